@@ -1,0 +1,166 @@
+/**
+ * Every bound of the gateway, each with its unit in the name. `assertLimits` relates them to each other; the
+ * composition root calls it once.
+ */
+export interface Limits {
+  /** Bytes of one sync request, decompressed, on either binding. Over it: HTTP 413, close 1009. */
+  readonly requestBytesMax: number;
+  /** Bytes of one frame's payload inside a request. */
+  readonly frameBytesMax: number;
+  /** Frames in one message. */
+  readonly framesMax: number;
+  /** Operations over all commits of a request (§6.1); over it `sync.too_many_operations`. */
+  readonly operationsMax: number;
+  /** Subscriptions of one pull. */
+  readonly subscriptionsMax: number;
+  /** Scope values over all subscriptions of one pull. */
+  readonly scopeValuesMax: number;
+
+  /** `PULL_HEADER` defaults and clamps (§4.2). */
+  readonly pullChangesDefault: number;
+  readonly pullChangesMax: number;
+  readonly snapshotRowsDefault: number;
+  readonly snapshotRowsMax: number;
+  readonly snapshotPagesDefault: number;
+  readonly snapshotPagesMax: number;
+  /** Bytes of pull sections that one response may hold before it is cut at a commit or page boundary. */
+  readonly pullBytesMax: number;
+  /** Bytes of rows in one bootstrap page; a page is cut at a row boundary. */
+  readonly segmentBytesMax: number;
+  /** Rows segments below this many bytes travel inline when the client takes both (§5.7). */
+  readonly segmentInlineBytesMax: number;
+  /** A block of a rows segment closes at this many rows or bytes, whichever comes first (§5.2). */
+  readonly segmentBlockRows: number;
+  readonly segmentBlockBytes: number;
+  /** Lifetime of a stored segment in ms (§5.1). */
+  readonly segmentTtlMs: number;
+
+  /** Pushes that wait per partition; over it `sync.rate_limited`. */
+  readonly commitQueueCommitsMax: number;
+  readonly commitQueueBytesMax: number;
+  /** Commits, operations and bytes that one transaction takes. */
+  readonly commitBatchCommitsMax: number;
+  readonly commitBatchBytesMax: number;
+
+  /** Encoded bytes of one delta, tag byte excluded; strictly greater is `delta-too-large` (§8.2). */
+  readonly deltaBytesMax: number;
+  /** Deltas sent and not acked per session; over it the session goes behind. */
+  readonly deltasInFlightMax: number;
+  /** Bytes waiting in one socket: above high the response pauses and deltas become wake-ups; below low it resumes. */
+  readonly outboxBytesHigh: number;
+  readonly outboxBytesLow: number;
+  /** A socket that stays above the high mark this long is closed with 1013, in ms. */
+  readonly drainTimeoutMs: number;
+  /** Messages and bytes held while a session is still connecting. */
+  readonly heldMessagesMax: number;
+  readonly heldBytesMax: number;
+  /** Bytes of one inbound WebSocket message and number of its fragments. */
+  readonly messageBytesMax: number;
+  readonly messageFragmentsMax: number;
+  /** Bytes of one inbound text message. */
+  readonly controlBytesMax: number;
+  /** A request begun on the socket must be complete within this, in ms. Over it: close 4408. */
+  readonly requestTimeoutMs: number;
+  readonly heartbeatMs: number;
+  /** No pong and no byte for this long closes with 4408, in ms. */
+  readonly livenessTimeoutMs: number;
+  readonly connectionsMax: number;
+  /** Commits and bytes kept per partition for catch-up without the database. */
+  readonly ringCommitsMax: number;
+  readonly ringBytesMax: number;
+  /** Sessions served per turn of the event loop when a fanout is large. */
+  readonly fanoutSessionsPerTurn: number;
+  /** Head poll of partitions with sessions, in ms: the backstop for a lost notice. */
+  readonly headPollMs: number;
+
+  /** Write-behind interval of client cursors and partition last-seen times, in ms. */
+  readonly cursorFlushMs: number;
+  readonly lastSeenFlushMs: number;
+  /** Rounds in flight get this long at shutdown, then sockets close over `drainSpreadMs`, in ms. */
+  readonly shutdownRoundsMs: number;
+  readonly drainSpreadMs: number;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+export const DEFAULT_LIMITS: Limits = {
+  requestBytesMax: 16 * MIB,
+  frameBytesMax: 8 * MIB,
+  framesMax: 20_000,
+  operationsMax: 500,
+  subscriptionsMax: 1_000,
+  scopeValuesMax: 20_000,
+
+  pullChangesDefault: 1_000,
+  pullChangesMax: 1_000,
+  snapshotRowsDefault: 1_000,
+  snapshotRowsMax: 50_000,
+  snapshotPagesDefault: 4,
+  snapshotPagesMax: 50,
+  pullBytesMax: 16 * MIB,
+  segmentBytesMax: 8 * MIB,
+  segmentInlineBytesMax: 256 * KIB,
+  segmentBlockRows: 1_000,
+  segmentBlockBytes: 256 * KIB,
+  segmentTtlMs: 24 * 60 * 60 * 1_000,
+
+  commitQueueCommitsMax: 4_096,
+  commitQueueBytesMax: 64 * MIB,
+  commitBatchCommitsMax: 256,
+  commitBatchBytesMax: 8 * MIB,
+
+  deltaBytesMax: 1 * MIB,
+  deltasInFlightMax: 1_024,
+  outboxBytesHigh: 2 * MIB,
+  outboxBytesLow: 512 * KIB,
+  drainTimeoutMs: 30_000,
+  heldMessagesMax: 64,
+  heldBytesMax: 16 * MIB,
+  messageBytesMax: 16 * MIB,
+  messageFragmentsMax: 128,
+  controlBytesMax: 64 * KIB,
+  requestTimeoutMs: 30_000,
+  heartbeatMs: 30_000,
+  livenessTimeoutMs: 75_000,
+  connectionsMax: 50_000,
+  ringCommitsMax: 1_024,
+  ringBytesMax: 8 * MIB,
+  fanoutSessionsPerTurn: 256,
+  headPollMs: 5_000,
+
+  cursorFlushMs: 1_000,
+  lastSeenFlushMs: 60_000,
+  shutdownRoundsMs: 10_000,
+  drainSpreadMs: 2_000,
+};
+
+/** Throws a `RangeError` that names the two bounds when they contradict each other. */
+export function assertLimits(limits: Limits): void {
+  for (const [name, value] of Object.entries(limits)) {
+    if (!Number.isSafeInteger(value) || value < 0) {
+      throw new RangeError(`limit ${name} must be a non-negative whole number, got ${value}`);
+    }
+  }
+  const ordered: readonly (readonly [keyof Limits, '<' | '<=', keyof Limits])[] = [
+    ['outboxBytesLow', '<', 'outboxBytesHigh'],
+    ['deltaBytesMax', '<=', 'outboxBytesHigh'],
+    ['segmentInlineBytesMax', '<=', 'segmentBytesMax'],
+    ['segmentBytesMax', '<=', 'pullBytesMax'],
+    ['segmentBlockBytes', '<=', 'segmentBytesMax'],
+    ['pullChangesDefault', '<=', 'pullChangesMax'],
+    ['snapshotRowsDefault', '<=', 'snapshotRowsMax'],
+    ['snapshotPagesDefault', '<=', 'snapshotPagesMax'],
+    ['frameBytesMax', '<=', 'requestBytesMax'],
+    ['controlBytesMax', '<=', 'messageBytesMax'],
+    ['commitBatchCommitsMax', '<=', 'commitQueueCommitsMax'],
+    ['commitBatchBytesMax', '<=', 'commitQueueBytesMax'],
+    ['heartbeatMs', '<', 'livenessTimeoutMs'],
+  ];
+  for (const [low, relation, high] of ordered) {
+    const holds = relation === '<' ? limits[low] < limits[high] : limits[low] <= limits[high];
+    if (!holds) {
+      throw new RangeError(`limit ${low} (${limits[low]}) must be ${relation} ${high} (${limits[high]})`);
+    }
+  }
+}
