@@ -8,5 +8,6 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     allowOnly: false,
+    reporters: ['default', './scripts/summary-reporter.ts'],
   },
 });
