@@ -42,6 +42,8 @@ export class RowEncodeError extends TypeError {
   }
 }
 
+const REPLACEMENT_SPARE_BYTES = 64;
+
 /** One column's new value for `RowCodec.withColumns`. */
 export interface ColumnReplacement {
   readonly index: number;
@@ -107,8 +109,7 @@ export class RowCodec {
   /** Moves behind the row at the reader's position by its lengths alone; contents are not checked. */
   skip(reader: ByteReader): void {
     const start = reader.offset;
-    const end = this.#valueAt(reader.bytes.subarray(start, reader.end), this.#tags.length);
-    reader.raw(end);
+    reader.raw(this.#valueAt(reader.bytes.subarray(start, reader.end), this.#tags.length));
   }
 
   /** One column of a standing-alone row, without decoding the others; only that column's content is checked. */
@@ -119,25 +120,41 @@ export class RowCodec {
     return readValue(new ByteReader(row, at), this.#tags[index]!);
   }
 
+  /**
+   * Where each column of a standing-alone row starts, and after the last one where the row ends. Column `i` is the range
+   * from entry `i` to entry `i + 1`, empty exactly when it is NULL.
+   */
+  columnStarts(row: Uint8Array): Uint32Array {
+    const count = this.#tags.length;
+    const starts = new Uint32Array(count + 1);
+    let at = this.#valueAt(row, 0);
+    for (let i = 0; i < count; i++) {
+      starts[i] = at;
+      if (!this.#isNull(row, i)) at = valueEnd(row, at, this.#tags[i]!);
+    }
+    if (at !== row.length) throw decodeError('a row has bytes left over');
+    starts[count] = at;
+    return starts;
+  }
+
   /** A copy of the row with some columns replaced; the bytes of all others are kept as they are. */
   withColumns(row: Uint8Array, replacements: readonly ColumnReplacement[]): Uint8Array {
-    const { bitmapBytes } = this;
-    const writer = new ByteWriter(row.length + 64);
+    const starts = this.columnStarts(row);
     // Not `row.slice`: on a Node Buffer that would be a view, and the caller's row would change.
-    const bitmap = Uint8Array.from(row.subarray(0, bitmapBytes));
+    const bitmap = Uint8Array.from(row.subarray(0, this.bitmapBytes));
+    const byIndex = new Map<number, ColumnValue>();
     for (const { index, value } of replacements) {
-      if (value === null) bitmap[index >> 3]! |= 1 << (index & 7);
-      else bitmap[index >> 3]! &= ~(1 << (index & 7));
-      this.#assertNullable(value, index);
+      byIndex.set(index, value);
+      if (value === null) this.#assertNullable(index);
+      const bit = 1 << (index & 7);
+      bitmap[index >> 3] = value === null ? bitmap[index >> 3]! | bit : bitmap[index >> 3]! & ~bit;
     }
+    const writer = new ByteWriter(row.length + REPLACEMENT_SPARE_BYTES);
     writer.raw(bitmap);
-    let from = bitmapBytes;
     for (let i = 0; i < this.#tags.length; i++) {
-      const to = this.#isNull(row, i) ? from : valueEnd(row, from, this.#tags[i]!);
-      const replacement = replacements.find(({ index }) => index === i);
-      if (replacement === undefined) writer.raw(row.subarray(from, to));
-      else if (replacement.value !== null) this.#writeValue(writer, replacement.value, i);
-      from = to;
+      const value = byIndex.get(i);
+      if (value === undefined) writer.raw(row.subarray(starts[i], starts[i + 1]));
+      else if (value !== null) this.#writeValue(writer, value, i);
     }
     return writer.finish().slice();
   }
@@ -163,7 +180,7 @@ export class RowCodec {
     }
     for (let i = 0; i < count; i++) {
       const value = values[i] as ColumnValue;
-      if (value === null) this.#assertNullable(value, i);
+      if (value === null) this.#assertNullable(i);
       else this.#writeValue(writer, value, i);
     }
   }
@@ -194,10 +211,9 @@ export class RowCodec {
     return at;
   }
 
-  #assertNullable(value: ColumnValue, index: number): void {
-    const column = this.columns[index];
-    if (column === undefined) throw new RangeError(`no column ${index}`);
-    if (value === null && !column.nullable) throw new RowEncodeError(column.name, 'is not nullable');
+  #assertNullable(index: number): void {
+    const column = this.columns[index]!;
+    if (!column.nullable) throw new RowEncodeError(column.name, 'is not nullable');
   }
 
   #writeValue(writer: ByteWriter, value: ColumnValue, index: number): void {
