@@ -7,8 +7,11 @@ export interface Limits {
   readonly requestBytesMax: number;
   /** Bytes of one frame's payload inside a request. */
   readonly frameBytesMax: number;
-  /** Frames in one message. */
+  /** Frames in one request, `END` included. */
   readonly framesMax: number;
+  /** The same two bounds for whoever reads responses: a client, a tool. */
+  readonly responseFrameBytesMax: number;
+  readonly responseFramesMax: number;
   /** Operations over all commits of a request (§6.1); over it `sync.too_many_operations`. */
   readonly operationsMax: number;
   /** Subscriptions of one pull. */
@@ -88,6 +91,8 @@ export const DEFAULT_LIMITS: Limits = {
   requestBytesMax: 16 * MIB,
   frameBytesMax: 8 * MIB,
   framesMax: 20_000,
+  responseFrameBytesMax: 64 * MIB,
+  responseFramesMax: 1_000_000,
   operationsMax: 500,
   subscriptionsMax: 1_000,
   scopeValuesMax: 20_000,
