@@ -335,6 +335,11 @@ export class ByteWriter {
     this.#view.setUint32(at, value, true);
   }
 
+  /** A view of the bytes so far, good until the next write. */
+  peek(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
   /** The bytes written so far, as a view of the writer's buffer. */
   finish(): Uint8Array {
     return this.#bytes.subarray(0, this.#length);
