@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { blobRefText, isBlobId, parseBlobRef } from '../../src/protocol/blob-ref.ts';
-import { refusal } from './refusals.ts';
+import { codeOf } from './faults.ts';
 
 const HEX = '0123456789abcdef'.repeat(4);
 const ID = `sha256:${HEX}`;
@@ -98,7 +98,7 @@ describe('faults of a BlobRef, each sync.invalid_request', () => {
     ['a no-break space between tokens', `{\u00a0"blobId":"${ID}","byteLength":1}`],
     ['a byte order mark in front', `\ufeff{"blobId":"${ID}","byteLength":1}`],
   ])('%s', (_fault, text) => {
-    expect(refusal(() => parseBlobRef(text))).toBe('sync.invalid_request');
+    expect(codeOf(() => parseBlobRef(text))).toBe('sync.invalid_request');
   });
 
   test('property: what parses is JSON with just these members', () => {

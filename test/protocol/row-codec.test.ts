@@ -1,5 +1,4 @@
 /** The row codec (§2.4, part 1.6, and the row codec line of part 1.15). */
-import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ByteReader, ByteWriter } from '../../src/protocol/bytes.ts';
@@ -13,10 +12,9 @@ import {
 } from '../../src/protocol/row-codec.ts';
 import type { ColumnType, ColumnValue } from '../../src/protocol/schema.ts';
 import { decodeSegment } from '../../src/protocol/segment.ts';
-import { refusal } from './refusals.ts';
+import { codeOf } from './faults.ts';
 import { ALL_TYPES, modelRow, plain, rowArbitrary, valueFor } from './row-arbitraries.ts';
-
-const VECTORS = new URL('../vectors/', import.meta.url);
+import { validCases, vector } from './vectors.ts';
 
 function column(type: ColumnType, nullability: 'nullable' | 'required', name: string = type): CodecColumn {
   return { name, type, nullable: nullability === 'nullable' };
@@ -83,8 +81,8 @@ describe('null bitmap', () => {
     for (let bit = count; bit < codec.bitmapBytes * 8; bit++) {
       const row = Uint8Array.from(allNull);
       row[bit >> 3]! |= 1 << (bit & 7);
-      expect(refusal(() => codec.decode(row))).toBe('sync.invalid_request');
-      expect(refusal(() => codec.validate(row))).toBe('sync.invalid_request');
+      expect(codeOf(() => codec.decode(row))).toBe('sync.invalid_request');
+      expect(codeOf(() => codec.validate(row))).toBe('sync.invalid_request');
     }
   });
 
@@ -94,14 +92,14 @@ describe('null bitmap', () => {
         column('boolean', i === at ? 'required' : 'nullable', `c${i}`),
       );
       const row = hex('ffff01');
-      expect(refusal(() => compileRowCodec(columns).decode(row))).toBe('sync.invalid_request');
+      expect(codeOf(() => compileRowCodec(columns).decode(row))).toBe('sync.invalid_request');
     }
   });
 
   test('W-n: no columns, no bytes', () => {
     const codec = compileRowCodec([]);
     expect(codec.decode(codec.encode([]))).toEqual([]);
-    expect(refusal(() => codec.decode(hex('00')))).toBe('sync.invalid_request');
+    expect(codeOf(() => codec.decode(hex('00')))).toBe('sync.invalid_request');
   });
 });
 
@@ -127,8 +125,8 @@ describe('decode faults, each sync.invalid_request', () => {
     ['no bitmap', 'boolean', ''],
   ])('%s', (_fault, type, bytes) => {
     const codec = single(type);
-    expect(refusal(() => codec.decode(hex(bytes)))).toBe('sync.invalid_request');
-    expect(refusal(() => codec.validate(hex(bytes)))).toBe('sync.invalid_request');
+    expect(codeOf(() => codec.decode(hex(bytes)))).toBe('sync.invalid_request');
+    expect(codeOf(() => codec.validate(hex(bytes)))).toBe('sync.invalid_request');
   });
 
   test('property: every strict prefix and every longer row is refused', () => {
@@ -137,14 +135,14 @@ describe('decode faults, each sync.invalid_request', () => {
         const row = modelRow(sample);
         const codec = compileRowCodec(sample.columns);
         const longer = Buffer.concat([row, Buffer.from([0])]);
-        expect(refusal(() => codec.decode(longer))).toBe('sync.invalid_request');
-        expect(refusal(() => codec.columnStarts(longer))).toBe('sync.invalid_request');
+        expect(codeOf(() => codec.decode(longer))).toBe('sync.invalid_request');
+        expect(codeOf(() => codec.columnStarts(longer))).toBe('sync.invalid_request');
         if (row.length === 0) return;
         const prefix = row.subarray(0, cut % row.length);
-        expect(refusal(() => codec.decode(prefix))).toBe('sync.invalid_request');
-        expect(refusal(() => codec.validate(prefix))).toBe('sync.invalid_request');
-        expect(refusal(() => codec.columnStarts(prefix))).toBe('sync.invalid_request');
-        expect(refusal(() => codec.skip(new ByteReader(prefix)))).toBe('sync.invalid_request');
+        expect(codeOf(() => codec.decode(prefix))).toBe('sync.invalid_request');
+        expect(codeOf(() => codec.validate(prefix))).toBe('sync.invalid_request');
+        expect(codeOf(() => codec.columnStarts(prefix))).toBe('sync.invalid_request');
+        expect(codeOf(() => codec.skip(new ByteReader(prefix)))).toBe('sync.invalid_request');
       }),
     );
   });
@@ -157,7 +155,7 @@ describe('decode faults, each sync.invalid_request', () => {
         try {
           values = codec.decode(bytes);
         } catch {
-          expect(refusal(() => codec.validate(bytes))).toBe('sync.invalid_request');
+          expect(codeOf(() => codec.validate(bytes))).toBe('sync.invalid_request');
           return;
         }
         expect(toHex(codec.encode(values))).toBe(toHex(bytes));
@@ -293,7 +291,7 @@ describe('encode refuses what has no row form, naming the column and not the val
   });
 });
 
-interface RenderedChange {
+interface RenderedEntry {
   readonly table?: string;
   readonly tableIndex?: number;
   readonly payload?: string;
@@ -301,22 +299,28 @@ interface RenderedChange {
   readonly serverRow?: string;
 }
 
+interface RenderedMessage {
+  readonly frames: readonly {
+    readonly tables?: readonly string[];
+    readonly operations?: readonly RenderedEntry[];
+    readonly changes?: readonly RenderedEntry[];
+    readonly results?: readonly RenderedEntry[];
+  }[];
+}
+
 /** The base64 rows of one table in the rendered request and response vectors. */
 function vectorRows(table: string): readonly string[] {
-  const rows: string[] = [];
-  for (const kind of ['request', 'response']) {
-    for (const file of readdirSync(new URL(kind, VECTORS)).filter((name) => name.endsWith('.json'))) {
-      const { frames } = JSON.parse(readFileSync(new URL(`${kind}/${file}`, VECTORS), 'utf8'));
-      for (const { tables, operations = [], changes = [], results = [] } of frames ?? []) {
-        const entries = [...operations, ...changes, ...results] as readonly RenderedChange[];
-        for (const { table: named, tableIndex, payload, row, serverRow } of entries) {
-          const own = named ?? (tableIndex === undefined ? 'notes' : tables[tableIndex]);
-          if (own === table) rows.push(...[payload, row, serverRow].filter((text) => text !== undefined));
-        }
-      }
-    }
-  }
-  return rows;
+  const messages = [...validCases('request'), ...validCases('response')];
+  return messages
+    .flatMap(({ rendering }) => (rendering as RenderedMessage).frames)
+    .flatMap((frame) => {
+      const { tables = [], operations = [], changes = [], results = [] } = frame;
+      return [...operations, ...changes, ...results].flatMap((entry) => {
+        // Of the vectors only `notes` has conflict results, which do not name their table.
+        const own = entry.table ?? (entry.tableIndex === undefined ? 'notes' : tables[entry.tableIndex]);
+        return own === table ? [entry.payload ?? entry.row ?? entry.serverRow ?? []].flat() : [];
+      });
+    });
 }
 
 describe('cross-checks of part 1.15: rows of the message vectors decode with the segments’ column tables', () => {
@@ -324,7 +328,7 @@ describe('cross-checks of part 1.15: rows of the message vectors decode with the
     ['notes', 'rows-two-blocks', 5],
     ['docs', 'crdt-column', 1],
   ])('%s', (table, segment, atLeast) => {
-    const { columns, blocks } = decodeSegment(readFileSync(new URL(`segment/${segment}.bin`, VECTORS)));
+    const { columns, blocks } = decodeSegment(vector('segment', segment));
     const codec = compileRowCodec(columns);
     const known = blocks.flat().map(({ payload }) => toHex(payload));
     const rows = vectorRows(table);

@@ -8,7 +8,7 @@ import { compileSchema } from '../../src/protocol/schema-compiler.ts';
 import type { TableDocument } from '../../src/protocol/schema-document.ts';
 import { describeLayout, layoutsOf, parseLayouts, sameLayouts } from '../../src/protocol/schema-layout.ts';
 import { SchemaError } from '../../src/protocol/schema-problems.ts';
-import { refusal } from './refusals.ts';
+import { codeOf } from './faults.ts';
 import { modelRow, rowArbitrary } from './row-arbitraries.ts';
 
 const TASKS: TableDocument = {
@@ -173,7 +173,7 @@ describe('planRowConversion', () => {
     if (plan.kind !== 'convert') return expect.fail(plan.kind);
     const row = Buffer.from('0001000000783412cdabefbef1ff', 'hex');
     expect(Buffer.from(plan.convert(row)).toString('hex')).toBe('003412cdabefbef1ff');
-    expect(refusal(() => plan.convert(row.subarray(1)))).toBe('sync.invalid_request');
-    expect(refusal(() => plan.convert(Buffer.concat([row, row])))).toBe('sync.invalid_request');
+    expect(codeOf(() => plan.convert(row.subarray(1)))).toBe('sync.invalid_request');
+    expect(codeOf(() => plan.convert(Buffer.concat([row, row])))).toBe('sync.invalid_request');
   });
 });

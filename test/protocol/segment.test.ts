@@ -1,6 +1,5 @@
 /** The rows segment (§5.2, part 1.7, the segment line of part 1.15) and its rendering (part 1.13). */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_LIMITS } from '../../src/protocol/limits.ts';
@@ -15,16 +14,10 @@ import {
   SegmentWriter,
 } from '../../src/protocol/segment.ts';
 import { renderSegment } from '../../src/protocol/segment-render.ts';
-import { refusal } from './refusals.ts';
+import { codeOf } from './faults.ts';
 import { columnsArbitrary, modelRow, plain, valueFor } from './row-arbitraries.ts';
+import { invalidCases, validCases, vector, vectorText } from './vectors.ts';
 
-const VECTORS = new URL('../vectors/', import.meta.url);
-const MANIFEST: {
-  readonly cases: readonly { readonly name: string; readonly bin: string; readonly json: string }[];
-  readonly invalid: readonly { readonly name: string; readonly bin: string; readonly error: string }[];
-} = JSON.parse(readFileSync(new URL('segment/manifest.json', VECTORS), 'utf8'));
-
-const vector = (path: string): Buffer => readFileSync(new URL(path, VECTORS));
 const toHex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 const UNBOUNDED = { segmentBlockRows: 2 ** 31, segmentBlockBytes: 2 ** 31 };
 
@@ -43,27 +36,25 @@ function allReaders(bytes: Uint8Array): readonly (() => unknown)[] {
 }
 
 describe('golden segments', () => {
-  test.each(MANIFEST.cases)('$name decodes, renders and encodes back', ({ bin, json }) => {
-    const bytes = vector(`segment/${bin}`);
+  test.each(validCases('segment'))('$name decodes, renders and encodes back', ({ bytes, rendering }) => {
     checkSegment(bytes);
-    expect(renderSegment(bytes)).toEqual(JSON.parse(vector(`segment/${json}`).toString()));
+    expect(renderSegment(bytes)).toEqual(rendering);
     expect(toHex(rewrite(decodeSegment(bytes)))).toBe(toHex(bytes));
   });
 
-  test.each(MANIFEST.cases)('$name: every strict prefix and one byte more is refused', ({ bin }) => {
-    const bytes = vector(`segment/${bin}`);
+  test.each(validCases('segment'))('$name: every strict prefix and one byte more is refused', ({ bytes }) => {
     const inputs = [...bytes.keys()].map((length) => bytes.subarray(0, length));
     for (const input of [...inputs, Buffer.concat([bytes, Buffer.from([0])])]) {
-      for (const read of allReaders(input)) expect(refusal(read)).toBe('sync.invalid_request');
+      for (const read of allReaders(input)) expect(codeOf(read)).toBe('sync.invalid_request');
     }
   });
 
-  test.each(MANIFEST.invalid)('invalid: $name', ({ bin, error }) => {
-    for (const read of allReaders(vector(`segment/${bin}`))) expect(refusal(read)).toBe(error);
+  test.each(invalidCases('segment'))('invalid: $name', ({ bytes, error }) => {
+    for (const read of allReaders(bytes)) expect(codeOf(read)).toBe(error);
   });
 
   test('SegmentWriter closes blocks at the row bound and gives the golden bytes', () => {
-    const bytes = vector('segment/rows-two-blocks.bin');
+    const bytes = vector('segment', 'rows-two-blocks');
     const segment = decodeSegment(bytes);
     const writer = new SegmentWriter(segment, { segmentBlockRows: 2, segmentBlockBytes: 2 ** 20 });
     for (const { serverVersion, payload } of segment.blocks.flat()) writer.addRow(serverVersion, payload);
@@ -75,7 +66,7 @@ describe('golden segments', () => {
   });
 
   test('part 1.15: the second descriptor of bootstrap-segments is the inline segment’s hash and length', () => {
-    const { frames } = JSON.parse(vector('response/bootstrap-segments.json').toString());
+    const { frames } = JSON.parse(vectorText('response', 'bootstrap-segments.json'));
     const [, descriptor] = frames.filter(({ type }: { type: string }) => type === 'SEGMENT_REF');
     const { payload } = frames.find(({ type }: { type: string }) => type === 'SEGMENT_INLINE');
     const bytes = Buffer.from(payload, 'base64');
@@ -145,7 +136,7 @@ describe('structural faults (part 1.7 rule 1): always sync.invalid_request, neve
     ['bytes after the end', { tail: '00' }],
     ['byteLength behind the end', { tail: '00000000' }],
   ])('%s', (_fault, changes) => {
-    for (const read of allReaders(segmentOf(changes))) expect(refusal(read)).toBe('sync.invalid_request');
+    for (const read of allReaders(segmentOf(changes))) expect(codeOf(read)).toBe('sync.invalid_request');
   });
 
   test.each<[string, Partial<typeof PARTS>]>([
@@ -171,14 +162,14 @@ describe('structural faults (part 1.7 rule 1): always sync.invalid_request, neve
 
 describe('readSegmentBlocks', () => {
   test('§5.2: a block is decoded when it is asked for; a later fault does not spoil the blocks before it', () => {
-    const bytes = Buffer.from(vector('segment/rows-two-blocks.bin'));
+    const bytes = vector('segment', 'rows-two-blocks');
     bytes[bytes.length - 1] = 1;
     const { header, blocks } = readSegmentBlocks(bytes);
     expect(header.table).toBe('notes');
     const iterator = blocks[Symbol.iterator]();
     expect(iterator.next().value).toHaveLength(2);
     expect(iterator.next().value).toHaveLength(1);
-    expect(refusal(() => iterator.next())).toBe('sync.invalid_request');
+    expect(codeOf(() => iterator.next())).toBe('sync.invalid_request');
   });
 });
 
@@ -273,14 +264,14 @@ describe('the receiver’s verdict (part 1.7 rule 2)', () => {
     ['a column missing', [id]],
     ['a column more', [id, body, { ...body, name: 'more' }]],
   ])('%s differs: sync.schema_mismatch', (_case, columns) => {
-    expect(refusal(() => compareColumns({ ...header, columns }, notes))).toBe('sync.schema_mismatch');
-    expect(refusal(() => matchSegment({ ...header, columns }, schema))).toBe('sync.schema_mismatch');
+    expect(codeOf(() => compareColumns({ ...header, columns }, notes))).toBe('sync.schema_mismatch');
+    expect(codeOf(() => matchSegment({ ...header, columns }, schema))).toBe('sync.schema_mismatch');
   });
 
   test('another table or schema version: sync.schema_mismatch', () => {
-    expect(refusal(() => compareColumns({ ...header, table: 'tasks' }, notes))).toBe('sync.schema_mismatch');
-    expect(refusal(() => matchSegment({ ...header, table: 'tasks' }, schema))).toBe('sync.schema_mismatch');
-    expect(refusal(() => matchSegment({ ...header, schemaVersion: 2 }, schema))).toBe('sync.schema_mismatch');
+    expect(codeOf(() => compareColumns({ ...header, table: 'tasks' }, notes))).toBe('sync.schema_mismatch');
+    expect(codeOf(() => matchSegment({ ...header, table: 'tasks' }, schema))).toBe('sync.schema_mismatch');
+    expect(codeOf(() => matchSegment({ ...header, schemaVersion: 2 }, schema))).toBe('sync.schema_mismatch');
   });
 });
 
