@@ -1,0 +1,206 @@
+/** The storage contract on SQLite: the embedded default, one file, nothing to install. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Clock } from '../../protocol/clock.ts';
+import type { CompiledSchema } from '../../protocol/schema.ts';
+import type { SegmentStore } from '../segments.ts';
+import type {
+  Admission,
+  ClientUpdate,
+  CursorUpdate,
+  PartitionState,
+  SnapshotReader,
+  Storage,
+  StorageTx,
+} from '../storage.ts';
+import { bindClient, readBinding, saveClient, saveCursor } from './clients.ts';
+import { SqliteConnections, type Synchronous } from './connections.ts';
+import { ensureSchema } from './ensure-schema.ts';
+import { migrateStorage } from './migrations.ts';
+import {
+  createPartition,
+  listPartitions,
+  readAdmission,
+  readState,
+  rotateEpoch,
+  touchPartition,
+} from './partitions.ts';
+import { type PruneRequest, pruneLog } from './pruning.ts';
+import { SqliteSegmentStore } from './segments.ts';
+import { guarded } from './sqlite-errors.ts';
+import { SqliteSnapshotReader, SqliteTx } from './transaction.ts';
+
+export interface SqliteStorageOptions {
+  /**
+   * File of the database; `-wal` and `-shm` files stand beside it. `':memory:'` is a private file in the temporary folder
+   * that nothing is synced to and that `close` removes: it behaves the same, with concurrent snapshots.
+   */
+  readonly path: string;
+  readonly clock: Clock;
+  /**
+   * `FULL` (default): an acknowledged commit survives power loss. `NORMAL`: it survives a crash of the process, but the
+   * last ones may be lost with the machine; the file stays consistent either way.
+   */
+  readonly synchronous?: 'FULL' | 'NORMAL';
+  /** Snapshots open at once, each on a connection of its own; more wait in order. Default 16. */
+  readonly readersMax?: number;
+  /** How long the lock of another process is waited for before `sync.storage.busy`, in ms. Default 5,000. */
+  readonly busyTimeoutMs?: number;
+}
+
+const READERS_MAX_DEFAULT = 16;
+const BUSY_TIMEOUT_MS_DEFAULT = 5_000;
+const IN_MEMORY = ':memory:';
+
+/**
+ * Opens or creates the database and its own tables; `ensureSchema` creates the schema's. Closing the storage closes the
+ * segment store too. Several processes may share one file on one machine; network file systems are not supported.
+ */
+export async function openSqliteStorage(
+  options: SqliteStorageOptions,
+): Promise<{ readonly storage: Storage; readonly segments: SegmentStore }> {
+  const folder = options.path === IN_MEMORY ? mkdtempSync(join(tmpdir(), 'tidegate-')) : null;
+  const synchronous: Synchronous = folder === null ? (options.synchronous ?? 'FULL') : 'OFF';
+  const release = (): void => {
+    if (folder !== null) rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    const connections = await SqliteConnections.open({
+      path: folder === null ? options.path : join(folder, 'memory.db'),
+      synchronous,
+      readersMax: options.readersMax ?? READERS_MAX_DEFAULT,
+      busyTimeoutMs: options.busyTimeoutMs ?? BUSY_TIMEOUT_MS_DEFAULT,
+      clock: options.clock,
+    });
+    await migrateStorage(connections);
+    return {
+      storage: new SqliteStorage(connections, { clock: options.clock, release }),
+      segments: new SqliteSegmentStore(connections),
+    };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+interface SqliteStorageDeps {
+  readonly clock: Clock;
+  /** Runs once, behind the last connection. */
+  readonly release: () => void;
+}
+
+/**
+ * Never call a write from inside `transaction`'s function, other than through its `tx`: there is one writer, and it would
+ * wait for itself.
+ */
+class SqliteStorage implements Storage {
+  readonly #connections: SqliteConnections;
+  readonly #deps: SqliteStorageDeps;
+  #closed: Promise<void> | null = null;
+
+  constructor(connections: SqliteConnections, deps: SqliteStorageDeps) {
+    this.#connections = connections;
+    this.#deps = deps;
+  }
+
+  ensureSchema(schema: CompiledSchema): Promise<void> {
+    return ensureSchema(this.#connections, schema);
+  }
+
+  async admit(request: Parameters<Storage['admit']>[0]): Promise<Admission> {
+    const { partition, clientId } = request;
+    const known = await this.#connections.readNow((connection) =>
+      readAdmission(connection, partition, clientId),
+    );
+    if (known !== null) return known;
+    return this.#connections.writeNow('durable', (connection) => {
+      createPartition(connection, request);
+      return (
+        readAdmission(connection, partition, clientId) ?? {
+          state: readState(connection, partition),
+          client: null,
+          boundActorId: null,
+        }
+      );
+    });
+  }
+
+  async bindClient(request: Parameters<Storage['bindClient']>[0]): Promise<string> {
+    const { partition, clientId } = request;
+    const bound = await this.#connections.readNow((connection) =>
+      readBinding(connection, partition, clientId),
+    );
+    return bound ?? this.#connections.writeNow('durable', (connection) => bindClient(connection, request));
+  }
+
+  saveClient(update: ClientUpdate): Promise<void> {
+    return this.#connections.writeNow('relaxed', (connection) => saveClient(connection, update));
+  }
+
+  async saveCursors(updates: readonly CursorUpdate[]): Promise<void> {
+    if (updates.length === 0) return;
+    await this.#connections.writeNow('relaxed', (connection) => {
+      for (const update of updates) saveCursor(connection, update);
+    });
+  }
+
+  async touchPartitions(seen: ReadonlyMap<string, number>): Promise<void> {
+    if (seen.size === 0) return;
+    await this.#connections.writeNow('relaxed', (connection) => {
+      for (const [partition, seenAtMs] of seen) touchPartition(connection, partition, seenAtMs);
+    });
+  }
+
+  readSnapshot<T>(partition: string, fn: (reader: SnapshotReader) => Promise<T>): Promise<T> {
+    const { clock } = this.#deps;
+    return this.#connections.snapshot(
+      (connection) => readState(connection, partition),
+      async (connection, state) => {
+        const reader = new SqliteSnapshotReader({ connection, partition, clock }, state);
+        try {
+          return await fn(reader);
+        } finally {
+          reader.lifetime.end();
+        }
+      },
+    );
+  }
+
+  transaction<T>(partition: string, fn: (tx: StorageTx) => Promise<T>): Promise<T> {
+    const { clock } = this.#deps;
+    return this.#connections.write('durable', async (connection) => {
+      const state = guarded(() => readState(connection, partition));
+      const tx = new SqliteTx({ connection, partition, clock }, state);
+      try {
+        return await fn(tx);
+      } finally {
+        tx.lifetime.end();
+      }
+    });
+  }
+
+  rotateEpoch(request: Parameters<Storage['rotateEpoch']>[0]): Promise<void> {
+    return this.#connections.writeNow('durable', (connection) => rotateEpoch(connection, request));
+  }
+
+  pruneLog(request: PruneRequest): ReturnType<Storage['pruneLog']> {
+    return this.#connections.writeNow('relaxed', (connection) => pruneLog(connection, request));
+  }
+
+  listPartitions(request: Parameters<Storage['listPartitions']>[0]): Promise<readonly PartitionState[]> {
+    return this.#connections.readNow((connection) => listPartitions(connection, request));
+  }
+
+  /** Writes for real, without waiting for the disk: a full or read-only one is found out. */
+  ping(): Promise<void> {
+    return this.#connections.writeNow('relaxed', (connection) => {
+      connection.run('UPDATE sync_storage_version SET version = version WHERE id = 1');
+    });
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#connections.close().finally(this.#deps.release);
+    return this.#closed;
+  }
+}

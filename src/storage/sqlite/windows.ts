@@ -1,0 +1,214 @@
+/** Reading the log: windows through the scope index (§2.8, S-043), whole commits for the hub. */
+import type { Clock } from '../../protocol/clock.ts';
+import type { OpName } from '../../protocol/frames.ts';
+import type { CommitWindow, LogChange, LogCommit, LogRead, WindowQuery } from '../storage.ts';
+import { StorageError } from '../storage-error.ts';
+import type { SqliteConnection, SqlParams, SqlRow } from './driver.ts';
+import { scopeCondition, scopeConditionParams } from './identifiers.ts';
+import { ScopesParser } from './scope-json.ts';
+import { cheapestVariable, type ScopeRange, ScopeStream } from './scope-stream.ts';
+import { guarded } from './sqlite-errors.ts';
+
+/** Where a read happens, and the clock by which long ones let others have the event loop. */
+export interface ReadPlace {
+  readonly connection: SqliteConnection;
+  readonly partition: string;
+  readonly clock: Pick<Clock, 'nextTurn'>;
+}
+
+/** Commits of the scope index looked at per statement. */
+const CANDIDATES = 64;
+/** Keys looked at before the event loop gets a turn. */
+export const KEYS_PER_TURN = 2_048;
+
+export async function readWindow(place: ReadPlace, query: WindowQuery): Promise<CommitWindow> {
+  assertScoped(query.scopes);
+  const { connection, partition, clock } = place;
+  const range: ScopeRange = {
+    connection,
+    source: 'commits',
+    partition,
+    table: query.table.name,
+    after: query.afterSeq,
+    through: query.throughSeq,
+  };
+  const stream = guarded(() => {
+    const variable = cheapestVariable(range, query.scopes);
+    return new ScopeStream(range, variable, query.scopes[variable]!);
+  });
+  const collector = new WindowCollector(query);
+  for (let taken = 0; ; ) {
+    const seqs = guarded(() => stream.take(CANDIDATES));
+    if (seqs.length === 0) break;
+    guarded(() => collectChanges(place, { query, seqs, collector }));
+    if (collector.isCut) break;
+    taken += seqs.length;
+    if (taken % KEYS_PER_TURN === 0) await nextTurn(clock);
+  }
+  return guarded(() => collector.finish(place));
+}
+
+/** A row or change is never found without a scope: that would be a scan of the partition. */
+export function assertScoped(scopes: WindowQuery['scopes']): void {
+  if (Object.keys(scopes).length === 0) {
+    throw new StorageError('sync.storage.scan_requires_scope', 'a read of rows or changes names no scope');
+  }
+}
+
+export function nextTurn(clock: Pick<Clock, 'nextTurn'>): Promise<void> {
+  return new Promise((resolve) => {
+    clock.nextTurn(resolve);
+  });
+}
+
+interface Candidates {
+  readonly query: WindowQuery;
+  readonly seqs: readonly (number | string)[];
+  readonly collector: WindowCollector;
+}
+
+function collectChanges({ connection, partition }: ReadPlace, { query, seqs, collector }: Candidates): void {
+  const variables = Object.keys(query.scopes);
+  const conditions = variables.map((variable) => ` AND ${scopeCondition('change.scopes', variable)}`);
+  // CROSS JOIN fixes the order of the loops: candidates ascending, and inside each its changes by key.
+  const sql = `SELECT change.commit_seq, change.row_id, change.op, change.row_version, change.scopes, change.payload
+    FROM json_each(?) AS candidate CROSS JOIN sync_changes AS change
+    WHERE change.partition = ? AND change.commit_seq = candidate.value AND change.tbl = ?${conditions.join('')}`;
+  const params: SqlParams = [
+    JSON.stringify(seqs),
+    partition,
+    query.table.name,
+    ...variables.flatMap((variable) => scopeConditionParams(variable, query.scopes[variable]!)),
+  ];
+  for (const row of connection.iterate(sql, params)) {
+    if (!collector.add(row)) return;
+  }
+}
+
+interface OpenCommit {
+  readonly commitSeq: number;
+  readonly changes: LogChange[];
+}
+
+/** Takes matching changes in log order and stops where one more commit would break a limit. */
+class WindowCollector {
+  readonly #query: WindowQuery;
+  readonly #parser = new ScopesParser();
+  readonly #commits: OpenCommit[] = [];
+  #changes = 0;
+  #bytes = 0;
+  isCut = false;
+
+  constructor(query: WindowQuery) {
+    this.#query = query;
+  }
+
+  /** False when the window is full. */
+  add(row: SqlRow): boolean {
+    const [seq, rowId, op, rowVersion, scopes, payload] = row;
+    let open = this.#commits.at(-1);
+    if (open?.commitSeq !== seq) {
+      open = { commitSeq: seq as number, changes: [] };
+      this.#commits.push(open);
+    }
+    this.#changes++;
+    this.#bytes += payload === null ? 0 : (payload as Uint8Array).length;
+    // Never split (S-058): the commit that breaks a limit leaves whole, unless it is the first, which comes alone.
+    const { changesMax, bytesMax } = this.#query;
+    if (this.#commits.length > 1 && (this.#changes > changesMax || this.#bytes > bytesMax)) {
+      this.#commits.pop();
+      this.isCut = true;
+      return false;
+    }
+    open!.changes.push(
+      toChange(
+        {
+          table: this.#query.table.name,
+          rowId: rowId as string,
+          scopes: this.#parser.parse(scopes as string),
+        },
+        { op, rowVersion, payload },
+      ),
+    );
+    return true;
+  }
+
+  finish({ connection, partition }: ReadPlace): CommitWindow {
+    const commits = this.#commits.map(({ commitSeq, changes }) => {
+      const head = connection.get(
+        `SELECT created_at_ms, actor_id, client_id, client_commit_id FROM sync_commits
+         WHERE partition = ? AND commit_seq = ?`,
+        [partition, commitSeq],
+      );
+      if (head === undefined) {
+        throw new StorageError('sync.storage.failed', 'the log holds changes of a commit that is missing');
+      }
+      return toCommit(commitSeq, head, changes);
+    });
+    const last = commits.at(-1);
+    return {
+      commits,
+      scannedThrough: this.isCut && last !== undefined ? last.commitSeq : this.#query.throughSeq,
+    };
+  }
+}
+
+type StoredOp = { readonly [K in 'op' | 'rowVersion' | 'payload']: SqlRow[number] | undefined };
+
+function toChange(target: Pick<LogChange, 'table' | 'rowId' | 'scopes'>, stored: StoredOp): LogChange {
+  const op = stored.op as OpName;
+  if (op === 'delete') return { table: target.table, rowId: target.rowId, op, scopes: target.scopes };
+  return {
+    table: target.table,
+    rowId: target.rowId,
+    op,
+    rowVersion: stored.rowVersion as number,
+    payload: stored.payload as Uint8Array,
+    scopes: target.scopes,
+  };
+}
+
+/** `head`: created_at_ms, actor_id, client_id, client_commit_id. */
+function toCommit(commitSeq: number, head: SqlRow, changes: readonly LogChange[]): LogCommit {
+  return {
+    commitSeq,
+    createdAtMs: head[0] as number,
+    actorId: head[1] as string,
+    clientId: head[2] as string,
+    clientCommitId: head[3] as string,
+    changes,
+  };
+}
+
+export function readCommits({ connection, partition }: ReadPlace, range: LogRead): readonly LogCommit[] {
+  const { afterSeq, throughSeq, commitsMax, bytesMax } = range;
+  const heads = connection.all(
+    `SELECT created_at_ms, actor_id, client_id, client_commit_id, commit_seq FROM sync_commits
+     WHERE partition = ? AND commit_seq > ? AND commit_seq <= ? ORDER BY commit_seq LIMIT ?`,
+    [partition, afterSeq, throughSeq, commitsMax],
+  );
+  const last = heads.at(-1);
+  if (last === undefined) return [];
+  const changes = new Map<number, LogChange[]>(heads.map((head) => [head[4] as number, []]));
+  const firstSeq = heads[0]![4] as number;
+  const parser = new ScopesParser();
+  let bytes = 0;
+  let cutAt = Number.POSITIVE_INFINITY;
+  const rows = connection.iterate(
+    `SELECT commit_seq, tbl, row_id, op, row_version, scopes, payload FROM sync_changes
+     WHERE partition = ? AND commit_seq > ? AND commit_seq <= ? ORDER BY commit_seq, idx`,
+    [partition, afterSeq, last[4]!],
+  );
+  for (const [seq, table, rowId, op, rowVersion, scopes, payload] of rows) {
+    bytes += payload === null ? 0 : (payload as Uint8Array).length;
+    if (bytes > bytesMax && seq !== firstSeq) {
+      cutAt = seq as number;
+      break;
+    }
+    const target = { table: table as string, rowId: rowId as string, scopes: parser.parse(scopes as string) };
+    changes.get(seq as number)?.push(toChange(target, { op, rowVersion, payload }));
+  }
+  return heads
+    .filter((head) => (head[4] as number) < cutAt)
+    .map((head) => toCommit(head[4] as number, head, changes.get(head[4] as number)!));
+}
