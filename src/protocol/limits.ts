@@ -18,6 +18,10 @@ export interface Limits {
   readonly subscriptionsMax: number;
   /** Scope values over all subscriptions of one pull. */
   readonly scopeValuesMax: number;
+  /** UTF-16 units of a client id, client commit id or subscription id: they stand in database keys. */
+  readonly idUnitsMax: number;
+  /** UTF-16 units of a resume token; a longer one is unusable. */
+  readonly resumeTokenUnitsMax: number;
 
   /** `PULL_HEADER` defaults and clamps (§4.2). */
   readonly pullChangesDefault: number;
@@ -28,6 +32,10 @@ export interface Limits {
   readonly snapshotPagesMax: number;
   /** Bytes of pull sections that one response may hold before it is cut at a commit or page boundary. */
   readonly pullBytesMax: number;
+  /** Bytes of commits that a pull reads from the log at once. */
+  readonly windowSliceBytes: number;
+  /** A response leaves in chunks of about this many bytes, or smaller when its next part is not ready. */
+  readonly responseChunkBytes: number;
   /** Bytes of rows in one bootstrap page; a page is cut at a row boundary. */
   readonly segmentBytesMax: number;
   /** Rows segments below this many bytes travel inline when the client takes both (§5.7). */
@@ -41,14 +49,24 @@ export interface Limits {
   /** Pushes that wait per partition; over it `sync.rate_limited`. */
   readonly commitQueueCommitsMax: number;
   readonly commitQueueBytesMax: number;
+  /** Hint of a refusal by the full queue, in ms; up to twice of it, so that the refused do not return at once. */
+  readonly commitQueueRetryAfterMs: number;
   /** Commits, operations and bytes that one transaction takes. */
   readonly commitBatchCommitsMax: number;
   readonly commitBatchBytesMax: number;
+  /** Transactions tried for one batch while the storage says that it may succeed later. */
+  readonly commitAttemptsMax: number;
+  /** Wait before the second try in ms; it doubles for each further one, up to the maximum. */
+  readonly commitRetryFirstMs: number;
+  readonly commitRetryMaxMs: number;
 
   /** Encoded bytes of one delta, tag byte excluded; strictly greater is `delta-too-large` (§8.2). */
   readonly deltaBytesMax: number;
   /** Deltas sent and not acked per session; over it the session goes behind. */
   readonly deltasInFlightMax: number;
+  /** Deltas per session within one window, and its length in ms; over it the session goes behind (§8.2). */
+  readonly deltasPerWindowMax: number;
+  readonly deltaWindowMs: number;
   /** Bytes waiting in one socket: above high the response pauses and deltas become wake-ups; below low it resumes. */
   readonly outboxBytesHigh: number;
   readonly outboxBytesLow: number;
@@ -67,10 +85,16 @@ export interface Limits {
   readonly heartbeatMs: number;
   /** No pong and no byte for this long closes with 4408, in ms. */
   readonly livenessTimeoutMs: number;
+  /** A close handshake that the peer does not answer is cut after this, in ms. */
+  readonly closeTimeoutMs: number;
+  /** Grain of all session deadlines, in ms: each is met at most this late. */
+  readonly sessionTickMs: number;
   readonly connectionsMax: number;
   /** Commits and bytes kept per partition for catch-up without the database. */
   readonly ringCommitsMax: number;
   readonly ringBytesMax: number;
+  /** Commits a node reads from the log to close one hole; a wider one turns into wake-ups. */
+  readonly catchUpCommitsMax: number;
   /** Sessions served per turn of the event loop when a fanout is large. */
   readonly fanoutSessionsPerTurn: number;
   /** Head poll of partitions with sessions, in ms: the backstop for a lost notice. */
@@ -96,6 +120,8 @@ export const DEFAULT_LIMITS: Limits = {
   operationsMax: 500,
   subscriptionsMax: 1_000,
   scopeValuesMax: 20_000,
+  idUnitsMax: 256,
+  resumeTokenUnitsMax: 16_384,
 
   pullChangesDefault: 1_000,
   pullChangesMax: 1_000,
@@ -104,6 +130,8 @@ export const DEFAULT_LIMITS: Limits = {
   snapshotPagesDefault: 4,
   snapshotPagesMax: 50,
   pullBytesMax: 16 * MIB,
+  windowSliceBytes: 1 * MIB,
+  responseChunkBytes: 64 * KIB,
   segmentBytesMax: 8 * MIB,
   segmentInlineBytesMax: 256 * KIB,
   segmentBlockRows: 1_000,
@@ -112,11 +140,17 @@ export const DEFAULT_LIMITS: Limits = {
 
   commitQueueCommitsMax: 4_096,
   commitQueueBytesMax: 64 * MIB,
+  commitQueueRetryAfterMs: 500,
   commitBatchCommitsMax: 256,
   commitBatchBytesMax: 8 * MIB,
+  commitAttemptsMax: 6,
+  commitRetryFirstMs: 20,
+  commitRetryMaxMs: 1_000,
 
   deltaBytesMax: 1 * MIB,
   deltasInFlightMax: 1_024,
+  deltasPerWindowMax: 10_000,
+  deltaWindowMs: 1_000,
   outboxBytesHigh: 2 * MIB,
   outboxBytesLow: 512 * KIB,
   drainTimeoutMs: 30_000,
@@ -128,9 +162,12 @@ export const DEFAULT_LIMITS: Limits = {
   requestTimeoutMs: 30_000,
   heartbeatMs: 30_000,
   livenessTimeoutMs: 75_000,
+  closeTimeoutMs: 5_000,
+  sessionTickMs: 50,
   connectionsMax: 50_000,
   ringCommitsMax: 1_024,
   ringBytesMax: 8 * MIB,
+  catchUpCommitsMax: 16_384,
   fanoutSessionsPerTurn: 256,
   headPollMs: 5_000,
 
@@ -152,6 +189,8 @@ export function assertLimits(limits: Limits): void {
     ['deltaBytesMax', '<=', 'outboxBytesHigh'],
     ['segmentInlineBytesMax', '<=', 'segmentBytesMax'],
     ['segmentBytesMax', '<=', 'pullBytesMax'],
+    ['windowSliceBytes', '<=', 'pullBytesMax'],
+    ['responseChunkBytes', '<=', 'pullBytesMax'],
     ['segmentBlockBytes', '<=', 'segmentBytesMax'],
     ['pullChangesDefault', '<=', 'pullChangesMax'],
     ['snapshotRowsDefault', '<=', 'snapshotRowsMax'],
@@ -160,7 +199,10 @@ export function assertLimits(limits: Limits): void {
     ['controlBytesMax', '<=', 'messageBytesMax'],
     ['commitBatchCommitsMax', '<=', 'commitQueueCommitsMax'],
     ['commitBatchBytesMax', '<=', 'commitQueueBytesMax'],
+    ['commitRetryFirstMs', '<=', 'commitRetryMaxMs'],
     ['heartbeatMs', '<', 'livenessTimeoutMs'],
+    ['sessionTickMs', '<=', 'heartbeatMs'],
+    ['ringCommitsMax', '<=', 'catchUpCommitsMax'],
   ];
   for (const [low, relation, high] of ordered) {
     const holds = relation === '<' ? limits[low] < limits[high] : limits[low] <= limits[high];
