@@ -13,6 +13,7 @@ import type { ColumnValue, CompiledSchema } from '../../protocol/schema.ts';
 import type { SegmentStore } from '../../storage/segments.ts';
 import type { LogCommit, Storage } from '../../storage/storage.ts';
 import type { ScopeGrant } from './scopes.ts';
+import type { SegmentBuilds } from './segment-builds.ts';
 
 /** Who speaks, as the host's `authenticate` said. */
 export interface Identity {
@@ -191,6 +192,8 @@ export interface SyncDeps {
   readonly schema: CompiledSchema;
   readonly storage: Storage;
   readonly segments: SegmentStore;
+  /** Pages being built in this process; one per gateway, whatever its schema or storage. */
+  readonly segmentBuilds: SegmentBuilds;
   readonly hooks: HostHooks;
   readonly commits: CommitQueue;
   readonly cursors: CursorWriter;

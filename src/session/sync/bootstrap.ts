@@ -1,0 +1,146 @@
+/** The bootstrap section: pages of current rows at a pin, suspended and resumed by a token (§4.7, part 2.10). */
+import type { ScopeMap } from '../../protocol/frames.ts';
+import { pageKey, type SharedPages } from './page-sharing.ts';
+import type { SegmentDelivery } from './pull-bounds.ts';
+import { emit, emitActiveStart, type PullContext, sectionOutcome } from './pull-sections.ts';
+import type { SectionOutcome } from './registrations.ts';
+import type { ResolvedSubscription } from './resolved-subscription.ts';
+import { encodeResumeToken } from './resume-token.ts';
+import { buildPage, emptyPage } from './segment-build.ts';
+import type { BuildClaim } from './segment-builds.ts';
+import { refFrame, type SegmentPage } from './segment-page.ts';
+import type { SubscriptionAnswer } from './subscription-answer.ts';
+
+export interface BootstrapSection {
+  readonly subscription: ResolvedSubscription;
+  readonly scopes: ScopeMap;
+  readonly answer: Extract<SubscriptionAnswer, { readonly kind: 'bootstrap' }>;
+  readonly shared: SharedPages | null;
+}
+
+/** `done`: the table is exhausted. `rowCursor`: where the next page starts. */
+interface Position {
+  rowCursor: string | null;
+  pages: number;
+  done: boolean;
+}
+
+/**
+ * At most `maxSnapshotPages` pages, fewer when the pull's bytes are used up; the last page may pass them, so that a page
+ * never depends on what else is in the response and can be shared.
+ *
+ * A first page that is due is always sent, an empty one if need be: at it the client clears its rows, and once it holds a
+ * token it would never do so (§5.6, part 2.24 decision 4).
+ */
+export async function writeBootstrap(
+  context: PullContext,
+  section: BootstrapSection,
+): Promise<SectionOutcome> {
+  const { bounds, meter } = context;
+  const { subscription, scopes, answer } = section;
+  const { id } = subscription.frame;
+  const position: Position = { rowCursor: answer.rowCursor, pages: 0, done: false };
+  while (!position.done && position.pages < bounds.pagesMax && !meter.exhausted) {
+    await meter.breathe();
+    const page = await nextPage(context, section, position);
+    const isFirst = position.pages === 0;
+    const isNeeded = page.rowCount > 0 || (isFirst && answer.firstPage === 'due');
+    if (isNeeded) {
+      if (isFirst) emitActiveStart(context, { id, scopes, bootstrap: true });
+      emitPage(context, page);
+      position.pages++;
+    }
+    position.rowCursor = page.nextRowCursor;
+    position.done = page.nextRowCursor === null;
+  }
+  if (position.pages === 0) writeWithoutRows(context, section);
+  return end(context, section, position);
+}
+
+/** Nothing was delivered: the bytes are used up, or no row is left behind the token. */
+function writeWithoutRows(context: PullContext, { subscription, scopes, answer }: BootstrapSection): void {
+  const { state, deps } = context;
+  const { id } = subscription.frame;
+  const isDue = answer.firstPage === 'due';
+  emitActiveStart(context, { id, scopes, bootstrap: isDue });
+  if (!isDue) return;
+  const schemaVersion = deps.schema.version;
+  const at = { state, pin: answer.pin, rowCursor: null, rowsMax: 0, schemaVersion };
+  emitPage(context, emptyPage(pageKey(subscription, at), subscription.table, deps));
+}
+
+/** The pin is the cursor of every bootstrap answer; the token alone says that it is not over (S-068). */
+function end(
+  context: PullContext,
+  { subscription, answer }: BootstrapSection,
+  { rowCursor, done }: Position,
+): SectionOutcome {
+  const { frame, scopeDigest, paramsDigest } = subscription;
+  const { pin } = answer;
+  if (done) {
+    emit(context, { type: 'SUB_END', nextCursor: pin });
+    return sectionOutcome(subscription, { state: 'live', nextCursor: pin });
+  }
+  const bootstrapState = encodeResumeToken({
+    asOfCommitSeq: pin,
+    tables: [frame.table],
+    tableIndex: 0,
+    rowCursor,
+    scopeDigest,
+    paramsDigest,
+  });
+  emit(context, { type: 'SUB_END', nextCursor: pin, bootstrapState });
+  return sectionOutcome(subscription, { state: 'bootstrapping', nextCursor: pin });
+}
+
+function emitPage(context: PullContext, page: SegmentPage): void {
+  const { stream, meter, bounds, deps } = context;
+  const { bytes } = page;
+  if (bytes !== null && !isExternal(bounds.delivery, bytes.length, deps.limits.segmentInlineBytesMax)) {
+    emit(context, { type: 'SEGMENT_INLINE', payload: bytes });
+    return;
+  }
+  stream.holdFor(page.stored());
+  emit(context, refFrame(page));
+  // Until it is stored, the process holds it on behalf of this response.
+  meter.produced(bytes?.length ?? 0);
+}
+
+/** §5.7: below the bound inline, if the client takes both. */
+function isExternal(delivery: SegmentDelivery, byteLength: number, inlineBytesMax: number): boolean {
+  return delivery === 'external' || (delivery === 'by-size' && byteLength >= inlineBytesMax);
+}
+
+async function nextPage(
+  context: PullContext,
+  section: BootstrapSection,
+  position: Position,
+): Promise<SegmentPage> {
+  const { shared, answer } = section;
+  const usable = shared !== null && shared.pin === answer.pin ? shared : null;
+  const page = usable?.pages[position.pages];
+  if (page !== undefined) return page;
+  return buildNext(context, section, { rowCursor: position.rowCursor, claim: usable?.claim ?? null });
+}
+
+async function buildNext(
+  context: PullContext,
+  { subscription, scopes, answer }: BootstrapSection,
+  { rowCursor, claim }: { rowCursor: string | null; claim: BuildClaim | null },
+): Promise<SegmentPage> {
+  const { state, bounds, deps, reader, meter } = context;
+  const { table } = subscription;
+  const rowsMax = bounds.pageRowsMax;
+  const at = { state, pin: answer.pin, rowCursor, rowsMax, schemaVersion: deps.schema.version };
+  const key = pageKey(subscription, at);
+  const held = claim !== null && claim.key.rowCursor === rowCursor ? claim : deps.segmentBuilds.begin(key);
+  try {
+    const page = await buildPage({ key, table, scopes, reader, meter }, deps);
+    const external = isExternal(bounds.delivery, page.byteLength, deps.limits.segmentInlineBytesMax);
+    held?.built(page, external ? 'external' : 'inline');
+    return page;
+  } catch (error) {
+    held?.abandon();
+    throw error;
+  }
+}

@@ -1,0 +1,76 @@
+/** What all sections of a pull share, and the two that carry no data. */
+import type { ResponseFrame, ScopeMap } from '../../protocol/frames.ts';
+import type { PartitionState, SnapshotReader } from '../../storage/storage.ts';
+import type { PullBounds } from './pull-bounds.ts';
+import type { PullMeter } from './pull-meter.ts';
+import type { SectionOutcome } from './registrations.ts';
+import type { ResolvedSubscription } from './resolved-subscription.ts';
+import type { ResponseStream } from './response-stream.ts';
+import type { SyncDeps } from './sync-deps.ts';
+
+/** One pull inside its pinned snapshot. */
+export interface PullContext {
+  readonly reader: SnapshotReader;
+  readonly state: PartitionState;
+  readonly stream: ResponseStream;
+  readonly meter: PullMeter;
+  readonly bounds: PullBounds;
+  readonly deps: SyncDeps;
+}
+
+export const NO_SCOPES: ScopeMap = {};
+
+/** Appends a frame and counts it against the pull's bounds. */
+export function emit({ stream, meter }: PullContext, frame: ResponseFrame): void {
+  meter.produced(stream.frame(frame));
+}
+
+export function sectionOutcome(
+  { frame, effective }: ResolvedSubscription,
+  { state, nextCursor }: Pick<SectionOutcome, 'state' | 'nextCursor'>,
+): SectionOutcome {
+  return {
+    id: frame.id,
+    table: frame.table,
+    requested: frame.scopes,
+    effective: effective.status === 'active' ? effective.scopes : NO_SCOPES,
+    state,
+    nextCursor,
+  };
+}
+
+export function emitActiveStart(
+  context: PullContext,
+  { id, scopes, bootstrap }: { id: string; scopes: ScopeMap; bootstrap: boolean },
+): void {
+  emit(context, {
+    type: 'SUB_START',
+    id,
+    status: 'active',
+    reasonCode: '',
+    effectiveScopes: scopes,
+    bootstrap,
+  });
+}
+
+const REASONS = { revoked: 'sync.scope_revoked', reset: 'sync.cursor_expired' } as const;
+
+/** No data, no scopes, the request's cursor unchanged (§3.3, §4.6; S-049, S-066). */
+export function writeRefusedSection(
+  context: PullContext,
+  subscription: ResolvedSubscription,
+  status: keyof typeof REASONS,
+): SectionOutcome {
+  const { id, cursor } = subscription.frame;
+  const reasonCode = REASONS[status];
+  emit(context, {
+    type: 'SUB_START',
+    id,
+    status,
+    reasonCode,
+    effectiveScopes: NO_SCOPES,
+    bootstrap: false,
+  });
+  emit(context, { type: 'SUB_END', nextCursor: cursor });
+  return sectionOutcome(subscription, { state: status, nextCursor: cursor });
+}

@@ -1,0 +1,230 @@
+/**
+ * The one handler behind `POST sync` and the socket (§1.1, §8.7): request bytes in, response chunks out, and at the end what
+ * the round left behind (architecture §2 steps 2 to 8).
+ */
+import { SyncError } from '../../protocol/errors.ts';
+import { FrameWriter } from '../../protocol/frame-writer.ts';
+import type { RespHeaderFrame, WireVersion } from '../../protocol/frames.ts';
+import { type DecodedRequest, decodeRequest } from '../../protocol/message.ts';
+import type { ClientRecord, PartitionState } from '../../storage/storage.ts';
+import { admitRound, bindClientId, type RoundContext } from './admission.ts';
+import { saveClientRecord } from './client-record.ts';
+import { resolveGrant } from './grant.ts';
+import { NOTHING_SHARED, planSharing } from './page-sharing.ts';
+import { type PulledSections, producePull, writeHead } from './pull.ts';
+import { pullBounds } from './pull-bounds.ts';
+import { recordedCursorOf, registrationsOf, storedListOf } from './registrations.ts';
+import { checkRequest, type RequestedSubscription } from './request-checks.ts';
+import { type ResolvedSubscription, resolveSubscription } from './resolved-subscription.ts';
+import { ResponseStream, RoundAbandoned } from './response-stream.ts';
+import type { RoundOutcome } from './round-outcome.ts';
+import type { ScopeGrant } from './scopes.ts';
+import type { Identity, PushOutcome, SyncDeps } from './sync-deps.ts';
+
+export type { RoundContext } from './admission.ts';
+
+/** A round whose pushes are done and whose pull, if any, may begin. */
+interface OpenRound {
+  readonly who: Identity;
+  readonly request: DecodedRequest;
+  readonly state: PartitionState;
+  readonly client: ClientRecord | null;
+  readonly subscriptions: readonly ResolvedSubscription[];
+  readonly pushes: readonly PushOutcome[];
+}
+
+/**
+ * Fails from its first `next()`, with nothing yielded: a `SyncError` is a request-level failure for the caller to answer (HTTP
+ * error, or `errorStream`), anything else has no code. Later failures with a code come back as `failed`, others are thrown.
+ * When `signal` aborts, production ends and its reason is thrown. A consumer that stops early calls `return()`.
+ *
+ * The chunks are cut anywhere; together with the outcome's `finalChunk` they are the response. The bytes of `request` must not
+ * change until the round is over.
+ */
+export async function* runRound(
+  request: Uint8Array,
+  context: RoundContext,
+  deps: SyncDeps,
+): AsyncGenerator<Uint8Array, RoundOutcome> {
+  try {
+    const decoded = decodeRequest(request, deps.limits);
+    const round = await openRound(decoded, context, deps);
+    if (round.kind === 'header-only') return headerOnly(decoded.wireVersion, round.header);
+    if (decoded.pull === null) return await pushOnly(round.open, deps);
+    return yield* servePull(round.open, context.signal, deps);
+  } catch (failure) {
+    const refusal = SyncError.from(failure);
+    if (refusal !== null) reportRefusal(refusal, context.who, deps);
+    throw failure;
+  }
+}
+
+function reportRefusal({ code }: SyncError, { partition }: Identity, { events }: SyncDeps): void {
+  events.emit({ type: 'request.refused', partition, code });
+}
+
+type OpenedRound =
+  | { readonly kind: 'open'; readonly open: OpenRound }
+  | { readonly kind: 'header-only'; readonly header: RespHeaderFrame };
+
+/** Everything up to the pushes. Whatever can refuse the request does so before the first commit (part 2.24 decision 25). */
+async function openRound(
+  request: DecodedRequest,
+  context: RoundContext,
+  deps: SyncDeps,
+): Promise<OpenedRound> {
+  const { who, signal } = context;
+  const admitted = await admitRound(request, context, deps);
+  if (admitted.kind === 'header-only') return admitted;
+  const { state, client, boundActorId } = admitted;
+  const requested = checkRequest(request, deps);
+  const grant = await grantFor({ who, request, requested }, deps);
+  signal.throwIfAborted();
+  await bindClientId({ who, clientId: request.header.clientId, boundActorId }, deps.storage);
+  const pushes = await runPushes({ who, request, grant, state }, deps);
+  const subscriptions = requested.map((subscription) => resolveSubscription(subscription, grant, deps));
+  return { kind: 'open', open: { who, request, state, client, subscriptions, pushes } };
+}
+
+const NOBODY: ScopeGrant = { kind: 'denied' };
+
+/** At most one call of the resolver per request, none for a request that needs no scopes (S-044). */
+async function grantFor(
+  round: { who: Identity; request: DecodedRequest; requested: readonly RequestedSubscription[] },
+  deps: SyncDeps,
+): Promise<ScopeGrant> {
+  const { who, request, requested } = round;
+  if (request.pushes.length === 0 && requested.length === 0) return NOBODY;
+  return await resolveGrant(who, deps);
+}
+
+async function runPushes(
+  round: { who: Identity; request: DecodedRequest; grant: ScopeGrant; state: PartitionState },
+  deps: SyncDeps,
+): Promise<readonly PushOutcome[]> {
+  const { who, request, grant, state } = round;
+  const { header, pushes: commits } = request;
+  if (commits.length === 0) return [];
+  const { clientId, schemaVersion } = header;
+  return deps.commits.push({ who, clientId, schemaVersion, grant, logEpoch: state.logEpoch, commits });
+}
+
+/** Schema floor or epoch reset (S-015, S-016). */
+function headerOnly(wireVersion: WireVersion, header: RespHeaderFrame): RoundOutcome {
+  const writer = new FrameWriter(wireVersion);
+  writer.envelope('response');
+  writer.frame(header);
+  writer.end();
+  return { kind: 'header-only', wireVersion, finalChunk: writer.take() };
+}
+
+/** Registrations, stored list and cursor stay as they are (§8.7, S-168). */
+async function pushOnly(round: OpenRound, deps: SyncDeps): Promise<RoundOutcome> {
+  const { request, state, pushes } = round;
+  const stream = new ResponseStream(request.wireVersion, deps);
+  writeHead(stream, { logEpoch: state.logEpoch, pushes });
+  await saveRecord(round, null, deps);
+  const finalChunk = await stream.last();
+  const handedOver = (): void => undefined;
+  return served(round, { registrations: null, snapshotHead: state.head, finalChunk, handedOver });
+}
+
+async function* servePull(
+  round: OpenRound,
+  signal: AbortSignal,
+  deps: SyncDeps,
+): AsyncGenerator<Uint8Array, RoundOutcome> {
+  const stream = new ResponseStream(round.request.wireVersion, deps);
+  const abort = (): void => stream.fail(signal.reason);
+  signal.addEventListener('abort', abort, { once: true });
+  if (signal.aborted) abort();
+  const producing = produce(round, stream, deps);
+  // `stream` hands its failure to the consumer, perhaps much later: until then the rejection is not unheard.
+  const settled = producing.then(
+    () => undefined,
+    () => undefined,
+  );
+  try {
+    for (;;) {
+      const chunk = await stream.take();
+      if (chunk === null) break;
+      yield chunk;
+    }
+    return await finishPull(round, { stream, producing }, deps);
+  } catch (failure) {
+    const error = SyncError.from(failure);
+    if (error === null || !stream.begun) throw failure;
+    reportRefusal(error, round.who, deps);
+    return { kind: 'failed', error, finalChunk: await stream.lastOfFailed(error) };
+  } finally {
+    signal.removeEventListener('abort', abort);
+    stream.fail(new RoundAbandoned());
+    await settled;
+  }
+}
+
+/** Its failure is the stream's as well, where the consumer meets it in its turn. */
+async function produce(round: OpenRound, stream: ResponseStream, deps: SyncDeps): Promise<PulledSections> {
+  const { who, request, state, subscriptions, pushes } = round;
+  try {
+    const bounds = pullBounds(request.pull!, deps.limits);
+    const sharing =
+      pushes.length > 0 ? NOTHING_SHARED : await planSharing(subscriptions, { state, bounds, deps });
+    const { wireVersion } = request;
+    const { partition } = who;
+    const pull = {
+      partition,
+      wireVersion,
+      logEpoch: state.logEpoch,
+      bounds,
+      subscriptions,
+      pushes,
+      sharing,
+    };
+    return await producePull(pull, stream, deps);
+  } catch (failure) {
+    stream.fail(failure);
+    throw failure;
+  }
+}
+
+/** The list is stored before END leaves, the cursor counts once it has left (architecture §2.6). */
+async function finishPull(
+  round: OpenRound,
+  { stream, producing }: { stream: ResponseStream; producing: Promise<PulledSections> },
+  deps: SyncDeps,
+): Promise<RoundOutcome> {
+  const { head, sections } = await producing;
+  await saveRecord(round, sections, deps);
+  const cursor = recordedCursorOf(sections);
+  const key = { partition: round.who.partition, clientId: round.request.header.clientId };
+  return served(round, {
+    registrations: registrationsOf(sections, head),
+    snapshotHead: head,
+    finalChunk: await stream.last(),
+    handedOver: () => {
+      if (cursor !== null) deps.cursors.pulled(key, cursor);
+    },
+  });
+}
+
+function saveRecord(
+  { who, request, client }: OpenRound,
+  sections: PulledSections['sections'] | null,
+  deps: SyncDeps,
+): Promise<void> {
+  const { clientId, schemaVersion } = request.header;
+  const { wireVersion } = request;
+  const subscriptions = sections === null ? null : storedListOf(sections);
+  return saveClientRecord(client, { who, clientId, wireVersion, schemaVersion, subscriptions }, deps);
+}
+
+type Served = Extract<RoundOutcome, { readonly kind: 'served' }>;
+
+function served(
+  { request }: OpenRound,
+  rest: Pick<Served, 'registrations' | 'snapshotHead' | 'finalChunk' | 'handedOver'>,
+): RoundOutcome {
+  const { wireVersion, header } = request;
+  return { kind: 'served', wireVersion, schemaVersion: header.schemaVersion, ...rest };
+}
