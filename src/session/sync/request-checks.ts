@@ -7,6 +7,7 @@ import type { SubscriptionFrame } from '../../protocol/frames.ts';
 import type { Limits } from '../../protocol/limits.ts';
 import type { DecodedRequest } from '../../protocol/message.ts';
 import type { CompiledSchema, CompiledTable } from '../../protocol/schema.ts';
+import { isStorableText } from '../../storage/storable-values.ts';
 import { acceptsRows } from './pull-bounds.ts';
 import { assertRequestedScopes } from './scopes.ts';
 
@@ -19,8 +20,6 @@ interface RequestRules {
   readonly schema: CompiledSchema;
   readonly limits: Limits;
 }
-
-const NUL = '\u0000';
 
 /** Names the first fault as the request-level `SyncError` of the table in part 2.3. */
 export function checkRequest(
@@ -77,17 +76,17 @@ function checkSubscription(
   }
   assertRequestedScopes(table, frame.scopes);
   for (const variable in frame.scopes) {
-    if (frame.scopes[variable]!.some((value) => value.includes(NUL))) {
+    if (frame.scopes[variable]!.some((value) => !isStorableText(value))) {
       throw invalidRequest('a scope value holds a NUL character');
     }
   }
   return { frame, table };
 }
 
-/** Ids become database keys, which hold no NUL and are bounded. `what` begins the message. */
+/** Ids become database keys: of bounded length, and without NUL. `what` begins the message. */
 export function assertId(id: string, what: string, limits: Pick<Limits, 'idUnitsMax'>): void {
   if (id.length > limits.idUnitsMax) throw invalidRequest(`${what} is too long`);
-  if (id.includes(NUL)) throw invalidRequest(`${what} holds a NUL character`);
+  if (!isStorableText(id)) throw invalidRequest(`${what} holds a NUL character`);
 }
 
 function invalidRequest(message: string): SyncError {

@@ -2,6 +2,7 @@
  * The resume token of an unfinished bootstrap (§4.7, part 2.10). A client hands it back untouched, yet anybody can write
  * one: it only ever chooses where a page starts, never what may be read.
  */
+import { isStorableText } from '../../storage/storable-values.ts';
 
 export interface ResumeToken {
   /** The pin. */
@@ -16,8 +17,6 @@ export interface ResumeToken {
   /** As in `SegmentKey` (part 2.24 decision 7). */
   readonly paramsDigest: string;
 }
-
-const NUL = '\u0000';
 
 export function encodeResumeToken(token: ResumeToken): string {
   const { asOfCommitSeq, tables, tableIndex, rowCursor, scopeDigest, paramsDigest } = token;
@@ -34,8 +33,8 @@ export function parseResumeToken(text: string, unitsMax: number): ResumeToken | 
   >;
   if (!isIndex(asOfCommitSeq) || !isIndex(tableIndex)) return null;
   if (!isTexts(tables) || tableIndex >= tables.length) return null;
-  // No database can look up a key that holds a NUL.
-  if (rowCursor !== null && (typeof rowCursor !== 'string' || rowCursor.includes(NUL))) return null;
+  // What no row id can be cannot be looked up either.
+  if (rowCursor !== null && (typeof rowCursor !== 'string' || !isStorableText(rowCursor))) return null;
   if (typeof scopeDigest !== 'string' || typeof paramsDigest !== 'string') return null;
   return { asOfCommitSeq, tables, tableIndex, rowCursor, scopeDigest, paramsDigest };
 }

@@ -7,6 +7,7 @@ import { FrameWriter } from '../../protocol/frame-writer.ts';
 import type { RespHeaderFrame, WireVersion } from '../../protocol/frames.ts';
 import { type DecodedRequest, decodeRequest } from '../../protocol/message.ts';
 import type { ClientRecord, PartitionState } from '../../storage/storage.ts';
+import { StorageError } from '../../storage/storage-error.ts';
 import { admitRound, bindClientId, type RoundContext } from './admission.ts';
 import { saveClientRecord } from './client-record.ts';
 import { resolveGrant } from './grant.ts';
@@ -23,13 +24,25 @@ import type { Identity, PushOutcome, SyncDeps } from './sync-deps.ts';
 
 export type { RoundContext } from './admission.ts';
 
-/** A round whose pushes are done and whose pull, if any, may begin. */
-interface OpenRound {
+/** Nothing can refuse the request as a whole any more, except the gate. */
+interface PreparedRound {
+  readonly kind: 'prepared';
   readonly who: Identity;
   readonly request: DecodedRequest;
   readonly state: PartitionState;
   readonly client: ClientRecord | null;
+  readonly grant: ScopeGrant;
   readonly subscriptions: readonly ResolvedSubscription[];
+}
+
+interface HeaderOnly {
+  readonly kind: 'header-only';
+  readonly wireVersion: WireVersion;
+  readonly header: RespHeaderFrame;
+}
+
+/** Its pushes are done and its pull, if any, may begin. */
+interface OpenRound extends PreparedRound {
   readonly pushes: readonly PushOutcome[];
 }
 
@@ -46,44 +59,47 @@ export async function* runRound(
   context: RoundContext,
   deps: SyncDeps,
 ): AsyncGenerator<Uint8Array, RoundOutcome> {
+  const { who, signal } = context;
+  const prepared = await reporting(who, deps, () => prepareRound(request, context, deps));
+  if (prepared.kind === 'header-only') return headerOnly(prepared);
+  // The commit queue reports its own failures.
+  const pushes = await runPushes(prepared, deps);
+  const round = { ...prepared, pushes };
+  if (prepared.request.pull === null) return await reporting(who, deps, () => pushOnly(round, deps));
+  return yield* servePull(round, signal, deps);
+}
+
+async function reporting<T>(who: Identity, deps: SyncDeps, work: () => Promise<T>): Promise<T> {
   try {
-    const decoded = decodeRequest(request, deps.limits);
-    const round = await openRound(decoded, context, deps);
-    if (round.kind === 'header-only') return headerOnly(decoded.wireVersion, round.header);
-    if (decoded.pull === null) return await pushOnly(round.open, deps);
-    return yield* servePull(round.open, context.signal, deps);
+    return await work();
   } catch (failure) {
-    const refusal = SyncError.from(failure);
-    if (refusal !== null) reportRefusal(refusal, context.who, deps);
+    report(failure, who, deps);
     throw failure;
   }
 }
 
-function reportRefusal({ code }: SyncError, { partition }: Identity, { events }: SyncDeps): void {
-  events.emit({ type: 'request.refused', partition, code });
+function report(failure: unknown, { partition }: Identity, { events }: SyncDeps): void {
+  if (failure instanceof SyncError) events.emit({ type: 'request.refused', partition, code: failure.code });
+  if (failure instanceof StorageError) events.emit({ type: 'storage.failed', partition, error: failure });
 }
 
-type OpenedRound =
-  | { readonly kind: 'open'; readonly open: OpenRound }
-  | { readonly kind: 'header-only'; readonly header: RespHeaderFrame };
-
 /** Everything up to the pushes. Whatever can refuse the request does so before the first commit (part 2.24 decision 25). */
-async function openRound(
-  request: DecodedRequest,
+async function prepareRound(
+  bytes: Uint8Array,
   context: RoundContext,
   deps: SyncDeps,
-): Promise<OpenedRound> {
+): Promise<PreparedRound | HeaderOnly> {
   const { who, signal } = context;
+  const request = decodeRequest(bytes, deps.limits);
   const admitted = await admitRound(request, context, deps);
-  if (admitted.kind === 'header-only') return admitted;
+  if (admitted.kind === 'header-only') return { ...admitted, wireVersion: request.wireVersion };
   const { state, client, boundActorId } = admitted;
   const requested = checkRequest(request, deps);
   const grant = await grantFor({ who, request, requested }, deps);
+  const subscriptions = requested.map((subscription) => resolveSubscription(subscription, grant, deps));
   signal.throwIfAborted();
   await bindClientId({ who, clientId: request.header.clientId, boundActorId }, deps.storage);
-  const pushes = await runPushes({ who, request, grant, state }, deps);
-  const subscriptions = requested.map((subscription) => resolveSubscription(subscription, grant, deps));
-  return { kind: 'open', open: { who, request, state, client, subscriptions, pushes } };
+  return { kind: 'prepared', who, request, state, client, grant, subscriptions };
 }
 
 const NOBODY: ScopeGrant = { kind: 'denied' };
@@ -99,18 +115,17 @@ async function grantFor(
 }
 
 async function runPushes(
-  round: { who: Identity; request: DecodedRequest; grant: ScopeGrant; state: PartitionState },
+  { who, request, grant, state }: PreparedRound,
   deps: SyncDeps,
 ): Promise<readonly PushOutcome[]> {
-  const { who, request, grant, state } = round;
   const { header, pushes: commits } = request;
   if (commits.length === 0) return [];
   const { clientId, schemaVersion } = header;
-  return deps.commits.push({ who, clientId, schemaVersion, grant, logEpoch: state.logEpoch, commits });
+  return await deps.commits.push({ who, clientId, schemaVersion, grant, logEpoch: state.logEpoch, commits });
 }
 
 /** Schema floor or epoch reset (S-015, S-016). */
-function headerOnly(wireVersion: WireVersion, header: RespHeaderFrame): RoundOutcome {
+function headerOnly({ wireVersion, header }: HeaderOnly): RoundOutcome {
   const writer = new FrameWriter(wireVersion);
   writer.envelope('response');
   writer.frame(header);
@@ -152,9 +167,9 @@ async function* servePull(
     }
     return await finishPull(round, { stream, producing }, deps);
   } catch (failure) {
+    report(failure, round.who, deps);
     const error = SyncError.from(failure);
     if (error === null || !stream.begun) throw failure;
-    reportRefusal(error, round.who, deps);
     return { kind: 'failed', error, finalChunk: await stream.lastOfFailed(error) };
   } finally {
     signal.removeEventListener('abort', abort);
