@@ -21,10 +21,9 @@ import { readRequestBody } from './request-body.ts';
 import { createRoundBody, type Round } from './round-body.ts';
 import { matchRoute, type RouteName } from './routes.ts';
 
-export interface SegmentBytes {
-  readonly segmentId: string;
-  /** Uncompressed. */
-  readonly bytes: Uint8Array;
+export interface OpenSegment {
+  /** Uncompressed bytes; throws `sync.segment_expired` when they went away since. */
+  read(): Promise<Uint8Array>;
 }
 
 export type Readiness = 'ready' | 'draining' | 'unavailable';
@@ -41,7 +40,7 @@ export interface HttpDeps {
     readonly who: Identity;
     readonly segmentId: string;
     readonly scopesHeader: string | null;
-  }) => Promise<SegmentBytes>;
+  }) => Promise<OpenSegment>;
   readonly readiness: () => Promise<Readiness>;
   readonly rounds: InFlight;
   readonly cors: Cors;
@@ -158,7 +157,7 @@ async function serveSegment(request: HttpRequest, segmentId: string, deps: HttpD
   const coding = acceptedCoding(request);
   const scopesHeader = request.headers.get('x-syncular-scopes');
   const segment = await deps.openSegment({ who, segmentId, scopesHeader });
-  const etag = `"${segment.segmentId}"`;
+  const etag = `"${segmentId}"`;
   const headers: HttpHeaders = {
     etag,
     'cache-control': 'private, max-age=0',
@@ -168,12 +167,13 @@ async function serveSegment(request: HttpRequest, segmentId: string, deps: HttpD
   if (matchesEtag(request.headers.get('if-none-match'), etag)) {
     return { status: 304, headers, body: null, ended };
   }
+  const bytes = await segment.read();
   const full = { ...headers, 'content-type': 'application/octet-stream', ...codingHeaders(coding) };
   if (coding === 'identity') {
-    const length = { 'content-length': String(segment.bytes.byteLength) };
-    return { status: 200, headers: { ...full, ...length }, body: segment.bytes, ended };
+    const length = { 'content-length': String(bytes.byteLength) };
+    return { status: 200, headers: { ...full, ...length }, body: bytes, ended };
   }
-  return { status: 200, headers: full, body: encodeStream(only(segment.bytes), coding, deps.clock), ended };
+  return { status: 200, headers: full, body: encodeStream(only(bytes), coding, deps.clock), ended };
 }
 
 async function* only(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, undefined> {

@@ -3,8 +3,8 @@ import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import type { CloseCode } from '../protocol/close-codes.ts';
 import type { Limits } from '../protocol/limits.ts';
+import { cutReason } from '../session/live/close-socket.ts';
 import type { Connection, SessionEndpoint } from '../session/live/connection.ts';
-import { fitCloseReason } from './close-reason.ts';
 import type { GatewayLogger } from './logger.ts';
 
 export interface WsConnectionParts {
@@ -96,7 +96,7 @@ export class WsConnection implements Connection {
     this.#settleWaiting('closed');
     // Else the peer's half of the handshake would wait behind a paused reader.
     this.#ws.resume();
-    this.#ws.close(code, fitCloseReason(reason));
+    this.#ws.close(code, cutReason(reason));
   }
 
   /** Ends without a handshake. */

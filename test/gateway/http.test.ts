@@ -381,7 +381,7 @@ describe('GET <mount>/segments/{segmentId}', () => {
     const { url } = await start({
       openSegment: async ({ who, segmentId, scopesHeader }) => {
         seen.push([who.actorId, segmentId, scopesHeader]);
-        return { segmentId, bytes: utf8('x') };
+        return { read: async () => utf8('x') };
       },
     });
     expect((await call(`${url}/segments/${id}`)).status).toBe(401);

@@ -75,8 +75,7 @@ export function stubHandler(options: StubOptions = {}): {
     mount: options.mount ?? '',
     identify: createIdentify(options.authenticate ?? authenticateStub, clock),
     runRound: options.runRound ?? (() => roundOf('response')),
-    openSegment:
-      options.openSegment ?? (async ({ segmentId }) => ({ segmentId, bytes: utf8('segment bytes') })),
+    openSegment: options.openSegment ?? (async () => ({ read: async () => utf8('segment bytes') })),
     readiness: options.readiness ?? (async () => 'ready'),
     rounds,
     cors: createCors(options.allowedOrigins ?? []),
