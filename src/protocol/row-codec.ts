@@ -266,7 +266,7 @@ function valueEnd(row: Uint8Array, at: number, tag: number): number {
   if (tag === 2 || tag === 3) end = at + 8;
   else if (tag === 4) end = at + 1;
   else {
-    if (at + 4 > row.length) throw decodeError('a row ends inside a length');
+    // Bytes of the length that lie behind the row count as 0; the check below sees that they are missing.
     const length = (row[at]! | (row[at + 1]! << 8) | (row[at + 2]! << 16) | (row[at + 3]! << 24)) >>> 0;
     end = at + 4 + length;
   }

@@ -12,9 +12,12 @@ function isColumnType(type: unknown): type is ColumnType {
   return typeof type === 'string' && Object.hasOwn(COLUMN_TAGS, type);
 }
 
-/** What may be a primary key or a scope value: it has one text form and one equality on both databases. */
+/**
+ * What may be a primary key or a scope value: it has one text form and one equality on both databases. An encrypted column
+ * is `bytes` and therefore not one.
+ */
 export function isKeyType(column: CompiledColumn): boolean {
-  return !column.encrypted && (column.type === 'string' || column.type === 'integer');
+  return column.type === 'string' || column.type === 'integer';
 }
 
 export function compileColumns(

@@ -17,8 +17,6 @@ import type { ColumnValue, CompiledSchema, CompiledTable } from './schema.ts';
 const MAGIC = 0x32_47_53_53;
 const FORMAT_VERSION = 1;
 const NULLABLE_FLAG = 0x01;
-/** Name length, tag, flags. */
-const COLUMN_BYTES_MIN = 6;
 const SERVER_VERSION_BYTES = 8;
 const END_MARKER_BYTES = 4;
 
@@ -106,8 +104,6 @@ function readHeader(reader: ByteReader): SegmentHeader {
   const table = reader.str();
   const schemaVersion = reader.i32();
   const count = reader.u16();
-  if (count * COLUMN_BYTES_MIN > reader.remaining)
-    throw decodeError('a segment ends inside its column table');
   const columns: CodecColumn[] = [];
   for (let i = 0; i < count; i++) columns.push(readColumn(reader));
   return { table, schemaVersion, columns };

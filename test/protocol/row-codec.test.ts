@@ -207,6 +207,16 @@ describe('round trips', () => {
     expect(toHex(writer.finish())).toBe('ee00010000');
   });
 
+  test('a length that runs out of the row, or back into it, is refused by readers that only walk', () => {
+    const codec = compileRowCodec([column('bytes', 'required'), column('float', 'nullable')]);
+    for (const row of ['02 05000000 00', '00 fcffffff 00000000', '02 fcffffff', '02 0000']) {
+      expect(codeOf(() => codec.readColumn(hex(row), 1))).toBe('sync.invalid_request');
+      expect(codeOf(() => codec.columnStarts(hex(row)))).toBe('sync.invalid_request');
+    }
+    const nine = Array.from({ length: 9 }, (_, i) => column('boolean', 'nullable', `c${i}`));
+    expect(codeOf(() => compileRowCodec(nine).readColumn(hex('ff'), 0))).toBe('sync.invalid_request');
+  });
+
   test('readColumn refuses a column that does not exist', () => {
     expect(() => single('boolean').readColumn(hex('0001'), 1)).toThrow(RangeError);
   });

@@ -228,6 +228,7 @@ describe('part 6 rule 4: identifiers', () => {
     );
     expect(problemsOf(documentOf(withColumn({ name: 'XMIN', type: 'string' })))).toHaveLength(1);
     expect(problemsOf(documentOf(notes({ name: 'xmin' })))).toEqual([]);
+    expect(problemsOf(documentOf(withColumn({ name: 'sqlite_x', type: 'string' })))).toEqual([]);
   });
 
   test('syncing, _s and sync are free', () => {

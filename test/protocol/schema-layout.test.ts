@@ -168,6 +168,13 @@ describe('planRowConversion', () => {
     );
   });
 
+  test('a column less at the end is a conversion too', () => {
+    const plan = planRowConversion({ from: [a, b], to: [a] });
+    if (plan.kind !== 'convert') return expect.fail(plan.kind);
+    const row = modelRow({ columns: [a, b], values: ['x', 1] });
+    expect(Buffer.from(plan.convert(row))).toEqual(modelRow({ columns: [a], values: ['x'] }));
+  });
+
   test('NaN bits survive, bytes of another layout are refused', () => {
     const plan = planRowConversion({ from: [a, b], to: [b] });
     if (plan.kind !== 'convert') return expect.fail(plan.kind);

@@ -275,6 +275,10 @@ describe('the receiver’s verdict (part 1.7 rule 2)', () => {
   });
 });
 
+interface RenderedSegment {
+  readonly blocks: readonly (readonly { readonly values: Readonly<Record<string, unknown>> }[])[];
+}
+
 describe('rendering (part 1.13 rules 9 and 10)', () => {
   test('non-finite floats are null, W-h: blob_ref is parsed, a column named __proto__ is a member', () => {
     const ref = { blobId: `sha256:${'00'.repeat(32)}`, byteLength: 1 };
@@ -285,12 +289,12 @@ describe('rendering (part 1.13 rules 9 and 10)', () => {
       { name: 'inf', type: 'float' as const, nullable: false },
       { name: 'raw', type: 'bytes' as const, nullable: false },
     ];
-    const raw = new Uint8Array(100_000).map((_, i) => i);
+    const raw = new Uint8Array(300_000).map((_, i) => i);
     const values = ['p', JSON.stringify(ref), Number.NaN, Number.POSITIVE_INFINITY, raw];
     const writer = new SegmentWriter({ table: 't', schemaVersion: 1, columns }, DEFAULT_LIMITS);
     writer.addRow(1, modelRow({ columns, values }));
-    const rendered = JSON.parse(JSON.stringify(renderSegment(writer.finish().bytes)));
-    expect(Object.entries(rendered.blocks[0][0].values)).toEqual([
+    const rendered = renderSegment(writer.finish().bytes) as RenderedSegment;
+    expect(Object.entries(rendered.blocks[0]![0]!.values)).toEqual([
       ['__proto__', 'p'],
       ['ref', ref],
       ['nan', null],
