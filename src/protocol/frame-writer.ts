@@ -36,25 +36,25 @@ export class FrameWriter {
 
   /** A channel tag of the socket (part 1.10), in front of what follows. */
   tag(tag: number): void {
-    this.#writer.u8(tag);
+    this.#between().u8(tag);
   }
 
   envelope(kind: MessageKind): void {
-    writeEnvelope(this.#writer, this.#wireVersion, kind);
+    writeEnvelope(this.#between(), this.#wireVersion, kind);
   }
 
   frame(frame: Frame): void {
-    writeFrame(this.#writer, this.#wireVersion, frame);
+    writeFrame(this.#between(), this.#wireVersion, frame);
   }
 
   /** Frames that were encoded before, for the same wire version. */
   raw(encoded: Uint8Array): void {
-    this.#writer.raw(encoded);
+    this.#between().raw(encoded);
   }
 
   /** Opens a `COMMIT`; `change` fills it and `endCommit` closes it. */
   beginCommit(head: CommitHead): void {
-    const writer = this.#writer;
+    const writer = this.#between();
     writer.u8(FRAME_TYPES.COMMIT);
     const lengthAt = writer.holeU32();
     writeCommitHead(writer, head);
@@ -79,15 +79,20 @@ export class FrameWriter {
   }
 
   end(): void {
-    this.#writer.raw(END_FRAME);
+    this.#between().raw(END_FRAME);
   }
 
   /** The bytes since the last `take`; writing goes on in a new buffer. */
   take(): Uint8Array {
-    if (this.#commit !== null) throw new EncodeError('a commit is still open');
-    const bytes = this.#writer.finish();
+    const bytes = this.#between().finish();
     this.#writer = new ByteWriter(CAPACITY_BYTES);
     return bytes;
+  }
+
+  /** The buffer, where no commit is open. */
+  #between(): ByteWriter {
+    if (this.#commit !== null) throw new EncodeError('a commit is still open');
+    return this.#writer;
   }
 
   #openCommit(): OpenCommit {

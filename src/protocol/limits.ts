@@ -196,6 +196,8 @@ export function assertLimits(limits: Limits): void {
     ['snapshotRowsDefault', '<=', 'snapshotRowsMax'],
     ['snapshotPagesDefault', '<=', 'snapshotPagesMax'],
     ['frameBytesMax', '<=', 'requestBytesMax'],
+    ['frameBytesMax', '<=', 'responseFrameBytesMax'],
+    ['segmentBytesMax', '<', 'responseFrameBytesMax'],
     ['controlBytesMax', '<=', 'messageBytesMax'],
     ['commitBatchCommitsMax', '<=', 'commitQueueCommitsMax'],
     ['commitBatchBytesMax', '<=', 'commitQueueBytesMax'],
