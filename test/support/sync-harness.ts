@@ -291,13 +291,14 @@ export class SyncHarness {
     });
   }
 
-  async start(spec: RoundSpec): Promise<AsyncGenerator<Uint8Array, RoundOutcome>> {
+  /** A round nobody has asked anything of yet. */
+  async start(spec: RoundSpec, deps = this.deps): Promise<AsyncGenerator<Uint8Array, RoundOutcome>> {
     const context = {
       who: this.who(spec),
       clientId: spec.socketClientId ?? null,
       signal: spec.signal ?? new AbortController().signal,
     };
-    return runRound(await this.request(spec), context, this.deps);
+    return runRound(await this.request(spec), context, deps);
   }
 
   /** Runs a round to its end and hands it over, as a transport does. */
@@ -307,9 +308,12 @@ export class SyncHarness {
     return result;
   }
 
-  /** Consumes a round that was started; nothing is handed over. */
-  async drain(generator: AsyncGenerator<Uint8Array, RoundOutcome>): Promise<RoundResult> {
-    const chunks: Uint8Array[] = [];
+  /** Consumes a round of which `taken` was consumed before; nothing is handed over. */
+  async drain(
+    generator: AsyncGenerator<Uint8Array, RoundOutcome>,
+    taken: readonly Uint8Array[] = [],
+  ): Promise<RoundResult> {
+    const chunks = [...taken];
     for (;;) {
       const step = await generator.next();
       if (!step.done) {
