@@ -4,6 +4,8 @@
  */
 import { parseBlobRef } from './blob-ref.ts';
 import { ByteReader, ByteWriter, decodeError, isWellFormed } from './bytes.ts';
+import { SyncError } from './errors.ts';
+import { isJsonText } from './json-text.ts';
 import type { ColumnType, ColumnValue, RowValues } from './schema.ts';
 
 /** What the codec needs to know of a column; `CompiledColumn` and a segment's column table both satisfy it. */
@@ -312,12 +314,17 @@ function writeText(writer: ByteWriter, text: string): string | null {
 }
 
 function writeJsonText(writer: ByteWriter, value: ColumnValue, tag: number): string | null {
-  if (typeof value !== 'string') return 'needs JSON text';
+  if (tag === 7) return isBlobRefText(value) ? writeText(writer, value) : 'needs a canonical BlobRef';
+  return typeof value === 'string' && isJsonText(value) ? writeText(writer, value) : 'needs JSON text';
+}
+
+function isBlobRefText(value: ColumnValue): value is string {
+  if (typeof value !== 'string') return false;
   try {
-    if (tag === 7) parseBlobRef(value);
-    else JSON.parse(value);
-  } catch {
-    return tag === 7 ? 'needs a canonical BlobRef' : 'needs JSON text';
+    parseBlobRef(value);
+    return true;
+  } catch (failure) {
+    if (failure instanceof SyncError) return false;
+    throw failure;
   }
-  return writeText(writer, value);
 }
