@@ -16,7 +16,11 @@ export type Notice =
       readonly commits: readonly LogCommit[];
     }
   | { readonly kind: 'epoch-rotated'; readonly partition: string; readonly logEpoch: string }
-  | { readonly kind: 'scopes-changed'; readonly partition: string; readonly actorId: string };
+  | { readonly kind: 'scopes-changed'; readonly partition: string; readonly actorId: string }
+  /** The actor is cut off altogether: its sockets close with 4401. */
+  | { readonly kind: 'actor-revoked'; readonly partition: string; readonly actorId: string }
+  /** A host declared a discontinuity: every connection is woken with `reset-required`. */
+  | { readonly kind: 'resync'; readonly partition: string };
 
 export interface Bus {
   /** Fire and forget; never throws and never delivers to this node's own subscribers. */
