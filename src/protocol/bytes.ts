@@ -4,15 +4,20 @@
  */
 import { SyncError } from './errors.ts';
 import { isJsonText } from './json-text.ts';
+import { MapEntries } from './map-entries.ts';
+import { SLAB_PIECE_BYTES_MAX, Slab } from './slab.ts';
+import { decodeUtf8, SHORT_TEXT_BYTES } from './utf8.ts';
 
-const TEXT_DECODER = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const TEXT_ENCODER = new TextEncoder();
-/** Up to this many bytes an ASCII text is cheaper to decode and encode by hand (measured, Node 20). */
-const SHORT_TEXT_BYTES = 28;
 /** Above this many UTF-16 units a text is encoded into a buffer of its own rather than into three times its length. */
 const LONG_TEXT_UNITS = 16_384;
+/** Whoever outgrows a first guess is likely to need much more. */
+const GROWN_BYTES_MIN = 4_096;
 const TWO_POW_32 = 4_294_967_296;
-const EMPTY_MAP: Readonly<Record<string, never>> = Object.freeze(Object.create(null));
+/** Where a float and its bytes meet; a view per reader would cost more than all else in a small frame. */
+const FLOAT_VIEW = new DataView(new ArrayBuffer(8));
+const SLAB = new Slab();
+const EMPTY_MAP: Readonly<Record<string, never>> = Object.freeze(new MapEntries<never>());
 
 export function decodeError(message: string): SyncError {
   return new SyncError('sync.invalid_request', message);
@@ -23,46 +28,15 @@ export class EncodeError extends RangeError {
   override readonly name = 'EncodeError';
 }
 
-/** Four units per step: each `fromCharCode` makes a string, and those are what costs. */
-function decodeUtf8(bytes: Uint8Array, start: number, end: number): string {
-  if (end - start > SHORT_TEXT_BYTES) return decodeLongUtf8(bytes.subarray(start, end));
-  let text = '';
-  let at = start;
-  for (; at + 4 <= end; at += 4) {
-    const a = bytes[at]!;
-    const b = bytes[at + 1]!;
-    const c = bytes[at + 2]!;
-    const d = bytes[at + 3]!;
-    if ((a | b | c | d) > 0x7f) return decodeLongUtf8(bytes.subarray(start, end));
-    text += String.fromCharCode(a, b, c, d);
-  }
-  for (; at < end; at++) {
-    const byte = bytes[at]!;
-    if (byte > 0x7f) return decodeLongUtf8(bytes.subarray(start, end));
-    text += String.fromCharCode(byte);
-  }
-  return text;
-}
-
-function decodeLongUtf8(bytes: Uint8Array): string {
-  try {
-    return TEXT_DECODER.decode(bytes);
-  } catch (cause) {
-    throw new SyncError('sync.invalid_request', 'a string is not well-formed UTF-8', { cause });
-  }
-}
-
 /** Reads primitives from one byte range; throws `sync.invalid_request` for every fault. */
 export class ByteReader {
   readonly bytes: Uint8Array;
-  readonly #view: DataView;
   offset: number;
   #end: number;
 
   /** `start` and `end` bound what may be read; sub-ranges share the bytes without a copy. */
   constructor(bytes: Uint8Array, start = 0, end = bytes.length) {
     this.bytes = bytes;
-    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.offset = start;
     this.#end = end;
   }
@@ -95,30 +69,35 @@ export class ByteReader {
   }
 
   u8(): number {
-    return this.#view.getUint8(this.#take(1));
+    return this.bytes[this.#take(1)]!;
   }
 
   u16(): number {
-    return this.#view.getUint16(this.#take(2), true);
+    const at = this.#take(2);
+    return this.bytes[at]! | (this.bytes[at + 1]! << 8);
   }
 
   u32(): number {
-    return this.#view.getUint32(this.#take(4), true);
+    return this.i32() >>> 0;
   }
 
   i32(): number {
-    return this.#view.getInt32(this.#take(4), true);
+    const at = this.#take(4);
+    const { bytes } = this;
+    return bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
   }
 
   i64(): number {
-    const at = this.#take(8);
-    const value = this.#view.getInt32(at + 4, true) * TWO_POW_32 + this.#view.getUint32(at, true);
+    const low = this.u32();
+    const value = this.i32() * TWO_POW_32 + low;
     if (!Number.isSafeInteger(value)) throw decodeError('an i64 lies outside the safe integer range');
     return value;
   }
 
   f64(): number {
-    return this.#view.getFloat64(this.#take(8), true);
+    FLOAT_VIEW.setUint32(0, this.u32(), true);
+    FLOAT_VIEW.setUint32(4, this.u32(), true);
+    return FLOAT_VIEW.getFloat64(0, true);
   }
 
   bool(): boolean {
@@ -165,7 +144,7 @@ export class ByteReader {
   map<T>(itemBytesMin: number, read: (reader: ByteReader) => T): Record<string, T> {
     const count = this.count(4 + itemBytesMin);
     if (count === 0) return EMPTY_MAP;
-    const entries: Record<string, T> = Object.create(null);
+    const entries = new MapEntries<T>();
     let previous: string | null = null;
     for (let i = 0; i < count; i++) {
       const key = this.str();
@@ -182,34 +161,50 @@ export class ByteReader {
 }
 
 /**
- * Appends primitives to a growing buffer; throws `EncodeError` for a value outside its type. `finish` hands out a view:
- * the writer must not be used afterwards.
+ * Appends primitives to a growing buffer; throws `EncodeError` for a value outside its type. Results are views of a buffer
+ * that may hold others' bytes beside them: never hand on their `buffer`.
  */
 export class ByteWriter {
   #bytes: Uint8Array;
-  #view: DataView;
-  #length = 0;
+  /** Bounds of this writer in `#bytes`, and where the next byte goes. */
+  #start = 0;
+  #at = 0;
+  #limit: number;
 
   constructor(capacityBytes = 256) {
-    this.#bytes = new Uint8Array(capacityBytes);
-    this.#view = new DataView(this.#bytes.buffer);
+    if (capacityBytes <= SLAB_PIECE_BYTES_MAX) {
+      this.#start = SLAB.reserve(capacityBytes);
+      this.#at = this.#start;
+      this.#limit = this.#start + capacityBytes;
+      this.#bytes = SLAB.bytes;
+    } else {
+      this.#bytes = new Uint8Array(capacityBytes);
+      this.#limit = capacityBytes;
+    }
   }
 
   get length(): number {
-    return this.#length;
+    return this.#at - this.#start;
   }
 
+  /** Position of `count` new bytes in `#bytes`. */
   #reserve(count: number): number {
-    const at = this.#length;
-    const needed = at + count;
-    if (needed > this.#bytes.length) {
-      const grown = new Uint8Array(Math.max(needed, this.#bytes.length * 2));
-      grown.set(this.#bytes.subarray(0, at));
-      this.#bytes = grown;
-      this.#view = new DataView(grown.buffer);
-    }
-    this.#length = needed;
+    const at = this.#at;
+    if (count > this.#limit - at) return this.#grow(count);
+    this.#at = at + count;
     return at;
+  }
+
+  #grow(count: number): number {
+    const { length } = this;
+    const grown = new Uint8Array(Math.max(length + count, (this.#limit - this.#start) * 2, GROWN_BYTES_MIN));
+    grown.set(this.peek());
+    SLAB.trim(this.#bytes, { end: this.#limit, usedEnd: this.#start });
+    this.#bytes = grown;
+    this.#start = 0;
+    this.#at = length + count;
+    this.#limit = grown.length;
+    return length;
   }
 
   u8(value: number): void {
@@ -221,19 +216,18 @@ export class ByteWriter {
   u16(value: number): void {
     if ((value & 0xffff) !== value) throw new EncodeError(`not a u16: ${value}`);
     const at = this.#reserve(2);
-    this.#view.setUint16(at, value, true);
+    this.#bytes[at] = value;
+    this.#bytes[at + 1] = value >>> 8;
   }
 
   u32(value: number): void {
     if (value >>> 0 !== value) throw new EncodeError(`not a u32: ${value}`);
-    const at = this.#reserve(4);
-    this.#view.setUint32(at, value, true);
+    this.#put32(this.#reserve(4), value);
   }
 
   i32(value: number): void {
     if ((value | 0) !== value) throw new EncodeError(`not an i32: ${value}`);
-    const at = this.#reserve(4);
-    this.#view.setInt32(at, value, true);
+    this.#put32(this.#reserve(4), value);
   }
 
   /** Throws outside ±(2^53−1). */
@@ -241,13 +235,24 @@ export class ByteWriter {
     if (!Number.isSafeInteger(value)) throw new EncodeError(`not a safe integer: ${value}`);
     const high = Math.floor(value / TWO_POW_32);
     const at = this.#reserve(8);
-    this.#view.setUint32(at, value - high * TWO_POW_32, true);
-    this.#view.setInt32(at + 4, high, true);
+    this.#put32(at, value - high * TWO_POW_32);
+    this.#put32(at + 4, high);
   }
 
   f64(value: number): void {
+    FLOAT_VIEW.setFloat64(0, value, true);
     const at = this.#reserve(8);
-    this.#view.setFloat64(at, value, true);
+    this.#put32(at, FLOAT_VIEW.getUint32(0, true));
+    this.#put32(at + 4, FLOAT_VIEW.getUint32(4, true));
+  }
+
+  /** Little-endian; a byte store keeps the low eight bits by itself. */
+  #put32(at: number, value: number): void {
+    const bytes = this.#bytes;
+    bytes[at] = value;
+    bytes[at + 1] = value >>> 8;
+    bytes[at + 2] = value >>> 16;
+    bytes[at + 3] = value >>> 24;
   }
 
   bool(value: boolean): void {
@@ -256,22 +261,23 @@ export class ByteWriter {
 
   /** Lone surrogates have no UTF-8 form and throw rather than turn into U+FFFD. */
   str(text: string): void {
-    const lengthAt = this.#reserve(4);
+    const lengthAt = this.holeU32();
     if (text.length <= SHORT_TEXT_BYTES && this.#ascii(text)) {
-      this.#view.setUint32(lengthAt, text.length, true);
+      this.patchU32(lengthAt, text.length);
       return;
     }
     const byteLength = text.length > LONG_TEXT_UNITS ? this.#appendLong(text) : this.#appendInPlace(text);
     // As many bytes as units means ASCII, which needs no look at surrogates.
-    if (byteLength !== text.length && !isWellFormed(text))
+    if (byteLength !== text.length && !isWellFormed(text)) {
       throw new EncodeError('a string holds a lone surrogate');
-    this.#view.setUint32(lengthAt, byteLength, true);
+    }
+    this.patchU32(lengthAt, byteLength);
   }
 
   #appendInPlace(text: string): number {
     const at = this.#reserve(text.length * 3);
-    const { written } = TEXT_ENCODER.encodeInto(text, this.#bytes.subarray(at));
-    this.#length = at + written;
+    const { written } = TEXT_ENCODER.encodeInto(text, this.#bytes.subarray(at, this.#at));
+    this.#at = at + written;
     return written;
   }
 
@@ -292,7 +298,7 @@ export class ByteWriter {
     for (let i = 0; i < text.length; i++) {
       const unit = text.charCodeAt(i);
       if (unit > 0x7f) {
-        this.#length = at;
+        this.#at = at;
         return false;
       }
       this.#bytes[at + i] = unit;
@@ -328,21 +334,23 @@ export class ByteWriter {
 
   /** Reserves a `u32` and returns its position for `patchU32`. */
   holeU32(): number {
-    return this.#reserve(4);
+    return this.#reserve(4) - this.#start;
   }
 
-  patchU32(at: number, value: number): void {
-    this.#view.setUint32(at, value, true);
+  patchU32(position: number, value: number): void {
+    this.#put32(this.#start + position, value);
   }
 
   /** A view of the bytes so far, good until the next write. */
   peek(): Uint8Array {
-    return this.#bytes.subarray(0, this.#length);
+    return this.#bytes.subarray(this.#start, this.#at);
   }
 
-  /** The bytes written so far, as a view of the writer's buffer. */
+  /** The bytes written, for good: whatever is written afterwards goes elsewhere. */
   finish(): Uint8Array {
-    return this.#bytes.subarray(0, this.#length);
+    SLAB.trim(this.#bytes, { end: this.#limit, usedEnd: this.#at });
+    this.#limit = this.#at;
+    return this.peek();
   }
 }
 
