@@ -22,11 +22,14 @@ export const CORS_OFF: Cors = { preflight: () => null, headers: () => ({}) };
 
 export function createCors(allowedOrigins: readonly string[]): Cors {
   if (allowedOrigins.length === 0) return CORS_OFF;
-  const allowed = new Set(allowedOrigins);
+  const allowed = new Set(allowedOrigins.map((origin) => origin.toLowerCase()));
+  // Credentials are bearer tokens, never cookies: naming any page gives it nothing that it does not hold already.
+  const isAllowed = (origin: string | null): origin is string =>
+    origin !== null && (allowed.has('*') || allowed.has(origin.toLowerCase()));
   return {
     preflight: (request, match) => {
       if (request.method !== 'OPTIONS' || match.kind !== 'wrong-method') return null;
-      if (!allowed.has(request.headers.get('origin') ?? '')) return null;
+      if (!isAllowed(request.headers.get('origin'))) return null;
       return {
         ...jsonResponse(204, {}),
         headers: {
@@ -40,7 +43,7 @@ export function createCors(allowedOrigins: readonly string[]): Cors {
     headers: (request, response): HttpHeaders => {
       const vary = response.headers.vary === undefined ? 'Origin' : `${response.headers.vary}, Origin`;
       const origin = request.headers.get('origin');
-      if (origin === null || !allowed.has(origin)) return { vary };
+      if (!isAllowed(origin)) return { vary };
       return {
         vary,
         'access-control-allow-origin': origin,

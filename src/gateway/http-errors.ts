@@ -2,10 +2,14 @@
 import { SyncError } from '../protocol/errors.ts';
 import type { HttpHeaders, HttpResponse } from './http-message.ts';
 
+export interface JsonResponse extends HttpResponse {
+  readonly body: Uint8Array;
+}
+
 const RETRY_AFTER_SECONDS_DEFAULT = 1;
 const ignoreEnd = (): void => undefined;
 
-export function jsonResponse(status: number, body: object, headers: HttpHeaders = {}): HttpResponse {
+export function jsonResponse(status: number, body: object, headers: HttpHeaders = {}): JsonResponse {
   const bytes = new TextEncoder().encode(JSON.stringify(body));
   return {
     status,
@@ -21,7 +25,7 @@ export function jsonResponse(status: number, body: object, headers: HttpHeaders 
 }
 
 /** A failure without a catalogue code says nothing about itself: the log has the rest. */
-export function errorResponse(failure: unknown, headers: HttpHeaders = {}): HttpResponse {
+export function errorResponse(failure: unknown, headers: HttpHeaders = {}): JsonResponse {
   const error = SyncError.from(failure);
   if (error === null) return jsonResponse(500, { message: 'internal server error' }, headers);
   return jsonResponse(error.httpStatus, error.toBody(), { ...statusHeaders(error), ...headers });

@@ -42,6 +42,8 @@ export interface HttpDeps {
     readonly scopesHeader: string | null;
   }) => Promise<OpenSegment>;
   readonly readiness: () => Promise<Readiness>;
+  /** A server that drains finishes what it has and takes nothing new. */
+  readonly isDraining: () => boolean;
   readonly rounds: InFlight;
   readonly cors: Cors;
   readonly limits: Limits;
@@ -103,6 +105,7 @@ export function createHttpHandler(deps: HttpDeps): HttpHandler {
 }
 
 async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResponse> {
+  if (deps.isDraining()) throw restarting();
   const who = await deps.identify(request, 'http');
   assertSyncContentType(request.headers.get('content-type'));
   const coding = acceptedCoding(request);
@@ -174,6 +177,11 @@ async function serveSegment(request: HttpRequest, segmentId: string, deps: HttpD
     return { status: 200, headers: { ...full, ...length }, body: bytes, ended };
   }
   return { status: 200, headers: full, body: encodeStream(only(bytes), coding, deps.clock), ended };
+}
+
+/** The answer to everything new while the server drains. */
+export function restarting(): SyncError {
+  return new SyncError('sync.rate_limited', 'the server is restarting', { httpStatus: 503 });
 }
 
 async function* only(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, undefined> {

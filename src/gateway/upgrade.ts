@@ -2,6 +2,7 @@
 import { SyncError } from '../protocol/errors.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
 import type { Identify } from './auth.ts';
+import { restarting } from './http.ts';
 import { type HttpRequest, parseTarget } from './http-message.ts';
 import type { OriginPolicy } from './origins.ts';
 import { matchRoute } from './routes.ts';
@@ -50,8 +51,7 @@ export async function admitUpgrade(request: HttpRequest, deps: UpgradeDeps): Pro
 }
 
 function assertNotDraining(deps: UpgradeDeps): void {
-  if (!deps.isDraining()) return;
-  throw new SyncError('sync.rate_limited', 'the server is restarting', { httpStatus: 503 });
+  if (deps.isDraining()) throw restarting();
 }
 
 function assertSubprotocol(header: string | null): void {

@@ -1,5 +1,5 @@
 /** The WebSocket transport on `ws`: upgrades in, sessions out. Everything it decides by itself is in RFC 6455. */
-import { type IncomingMessage, STATUS_CODES } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type ServerOptions, type WebSocket, WebSocketServer } from 'ws';
 import type { Clock, Random } from '../protocol/clock.ts';
@@ -7,9 +7,10 @@ import { SyncError } from '../protocol/errors.ts';
 import type { Limits } from '../protocol/limits.ts';
 import type { Connection, SessionEndpoint } from '../session/live/connection.ts';
 import { errorResponse } from './http-errors.ts';
-import { type HttpRequest, loggablePath } from './http-message.ts';
+import { type HttpHeaders, type HttpRequest, loggablePath } from './http-message.ts';
 import type { GatewayLogger } from './logger.ts';
 import { toHttpRequest } from './node-http.ts';
+import { endWithResponse } from './raw-response.ts';
 import { type Admitted, SSP2_SUBPROTOCOL } from './upgrade.ts';
 import { TurnCorks, WsConnection } from './ws-connection.ts';
 
@@ -144,16 +145,8 @@ const DEAF_ENDPOINT: SessionEndpoint = {
 };
 
 /** A refused upgrade is an ordinary HTTP response with the JSON error body (part 3, 3.2-3). */
-export function refuse(socket: Duplex, failure: unknown, extra: Readonly<Record<string, string>> = {}): void {
-  if (socket.destroyed) return;
-  const { status, headers, body } = errorResponse(failure, extra);
-  const lines = Object.entries({ ...headers, connection: 'close' }).map(
-    ([name, value]) => `${name}: ${value}`,
-  );
-  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines.join('\r\n')}\r\n\r\n`;
-  socket.once('finish', () => socket.destroy());
-  socket.write(head);
-  socket.end(body);
+function refuse(socket: Duplex, failure: unknown, extra: HttpHeaders): void {
+  endWithResponse(socket, errorResponse(failure, extra));
 }
 
 function logRefusal(request: HttpRequest | null, failure: unknown, logger: GatewayLogger): void {

@@ -77,6 +77,7 @@ export function stubHandler(options: StubOptions = {}): {
     runRound: options.runRound ?? (() => roundOf('response')),
     openSegment: options.openSegment ?? (async () => ({ read: async () => utf8('segment bytes') })),
     readiness: options.readiness ?? (async () => 'ready'),
+    isDraining: () => false,
     rounds,
     cors: createCors(options.allowedOrigins ?? []),
     limits,

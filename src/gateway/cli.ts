@@ -1,0 +1,118 @@
+/** The command line. Flags, help and environment names come from `option-table.ts`. */
+import { resolve } from 'node:path';
+import { Command, CommanderError, Option } from 'commander';
+import { SchemaError } from '../protocol/schema-problems.ts';
+import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
+import { type Config, resolveConfig, resolveSettings } from './config.ts';
+import { ConfigError, messageOf } from './config-error.ts';
+import { readConfigFile } from './config-file.ts';
+import { type DevSettings, dev } from './dev.ts';
+import { checkSchema, inspect, STANDARD_INPUT } from './inspect.ts';
+import { envName, flagName, LIMIT_OPTIONS, OPTIONS, type OptionSpec } from './option-table.ts';
+import { PACKAGE_VERSION } from './package-version.ts';
+import { serve } from './serve.ts';
+
+const EXIT_HELP = `
+Exit codes:
+  ${EXIT.ok}    success, also after a drain asked for by SIGINT or SIGTERM
+  ${EXIT.failed}    the command ran and failed
+  ${EXIT.misused}    the command line or the configuration is wrong; nothing was started
+  130  a second signal cut the drain short
+`;
+
+/** Runs one command. Never throws; everything said goes through `io`. */
+export async function runCli(args: readonly string[], io: CliIo): Promise<number> {
+  let exitCode: ExitCode = EXIT.ok;
+  const program = buildProgram(io, (code) => {
+    exitCode = code;
+  });
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return exitCode;
+  } catch (failure) {
+    if (failure instanceof CommanderError) return failure.exitCode === 0 ? EXIT.ok : EXIT.misused;
+    if (failure instanceof ConfigError || failure instanceof SchemaError) {
+      io.stderr(`${failure.message}\n`);
+      return EXIT.misused;
+    }
+    io.stderr(`tidegate: ${messageOf(failure)}\n`);
+    return EXIT.failed;
+  }
+}
+
+function buildProgram(io: CliIo, finish: (code: ExitCode) => void): Command {
+  const program = new Command('tidegate')
+    .description('Realtime sync gateway: SSP2 over HTTP and WebSocket')
+    .version(PACKAGE_VERSION)
+    .addHelpText('after', EXIT_HELP);
+  // Before the commands are made: they inherit both.
+  program.exitOverride().configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
+
+  const serveCommand = program.command('serve').description('run a gateway from a configuration file');
+  serveCommand.option('--config <file>', 'JSON, or a module with a default export (TIDEGATE_CONFIG)');
+  addFlags(serveCommand, [...OPTIONS, ...LIMIT_OPTIONS]);
+  serveCommand.action(async () => finish(await serve(await serveConfig(serveCommand, io), io)));
+
+  const devCommand = program
+    .command('dev')
+    .description('run a gateway to try things on: embedded database, ready schema, two users');
+  addFlags(
+    devCommand,
+    OPTIONS.filter(({ name }) => ['host', 'port', 'logLevel'].includes(name)),
+  );
+  devCommand.action(async () => {
+    finish(await dev(devSettings(devCommand, io), io));
+  });
+
+  program
+    .command('inspect')
+    .description('print an SSP2 message or a rows segment as JSON')
+    .argument('<file>', 'the bytes; - reads standard input')
+    .action(async (path: string) => finish(await inspect(locate(path, io), io)));
+
+  const schemaCommand = program.command('schema').description('work with schema documents');
+  schemaCommand
+    .command('check')
+    .description('say everything that is wrong with a schema document')
+    .argument('<file>', 'the document as JSON')
+    .action(async (path: string) => finish(await checkSchema(locate(path, io), io)));
+  return program;
+}
+
+function addFlags(command: Command, specs: readonly OptionSpec[]): void {
+  for (const spec of specs) {
+    if (spec.reach !== 'everywhere') continue;
+    const unit = spec.unit === null ? '' : `, ${spec.unit}`;
+    const fallback =
+      spec.default === null || String(spec.default) === '' ? '' : `; default ${spec.default}${unit}`;
+    const option = new Option(`${flagName(spec)} <value>`, `${spec.sentence} (${envName(spec)}${fallback})`);
+    command.addOption(spec.visibility === 'hidden' ? option.hideHelp() : option);
+  }
+}
+
+/** By flag, as typed. The environment is read by `resolveConfig`, so that one place knows what wins. */
+function givenFlags(command: Command): Record<string, string | undefined> {
+  const given: Record<string, unknown> = command.opts();
+  return Object.fromEntries(
+    command.options.flatMap((option) => {
+      const value = given[option.attributeName()];
+      return option.long !== undefined && typeof value === 'string' ? [[option.long, value]] : [];
+    }),
+  );
+}
+
+function locate(path: string, { workingFolder }: CliIo): string {
+  return path === STANDARD_INPUT ? path : resolve(workingFolder, path);
+}
+
+async function serveConfig(command: Command, io: CliIo): Promise<Config> {
+  const flags = givenFlags(command);
+  const path = flags['--config'] ?? io.env.TIDEGATE_CONFIG ?? '';
+  const file = path === '' ? null : await readConfigFile(resolve(io.workingFolder, path));
+  return resolveConfig({ flags, env: io.env, file, workingFolder: io.workingFolder });
+}
+
+function devSettings(command: Command, io: CliIo): DevSettings {
+  const { workingFolder, env } = io;
+  return resolveSettings({ flags: givenFlags(command), env, file: null, workingFolder });
+}

@@ -1,0 +1,99 @@
+/** Puts the parts below the transports together. A feature that is off is an "off" object chosen here. */
+import type { Clock, Random } from '../protocol/clock.ts';
+import { assertLimits, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
+import type { CompiledSchema } from '../protocol/schema.ts';
+import { compileSchema } from '../protocol/schema-compiler.ts';
+import type { Bus } from '../session/live/bus.ts';
+import { createCursorWriter } from '../session/live/cursor-writer.ts';
+import { createHub, type Hub } from '../session/live/hub.ts';
+import { createLastSeen, type LastSeen } from '../session/live/last-seen.ts';
+import { createLive, type Live } from '../session/live/live.ts';
+import type { LiveEvents } from '../session/live/live-events.ts';
+import { PRESENCE_OFF } from '../session/live/presence.ts';
+import { NO_BLOBS } from '../session/sync/blob-references.ts';
+import { createCommitQueue } from '../session/sync/commit-queue.ts';
+import { runRound } from '../session/sync/round.ts';
+import { SegmentBuilds } from '../session/sync/segment-builds.ts';
+import type { HostHooks, SyncDeps, SyncEvents } from '../session/sync/sync-deps.ts';
+import { createMemoryBusNetwork } from './bus/memory.ts';
+import type { GatewayOptions } from './gateway-options.ts';
+import { logEvents } from './logged-events.ts';
+import { type GatewayLogger, SILENT_LOGGER } from './logger.ts';
+import { createRandom, sha256Hex } from './random.ts';
+import { createRealClock } from './real-clock.ts';
+import { type OpenedStorage, openStorage } from './storage-option.ts';
+
+export interface Core {
+  readonly sync: SyncDeps;
+  readonly live: Live;
+  readonly hub: Hub;
+  readonly bus: Bus;
+  readonly lastSeen: LastSeen;
+  readonly limits: Limits;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly logger: GatewayLogger;
+  /** Closes the storage that was opened here. */
+  releaseStorage(): Promise<void>;
+}
+
+/** Throws `SchemaError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
+export async function openCore(options: GatewayOptions): Promise<Core> {
+  const limits: Limits = Object.freeze({ ...DEFAULT_LIMITS, ...options.limits });
+  assertLimits(limits);
+  const schema = compileSchema(options.schema, { crdtTypes: Object.keys(options.crdtMergers ?? {}) });
+  const hooks = hostHooks(options, schema);
+  const clock = options.clock ?? createRealClock();
+  const opened = await openStorage(options.storage, clock);
+  try {
+    await opened.storage.ensureSchema(schema);
+  } catch (failure) {
+    await opened.release();
+    throw failure;
+  }
+  return assemble(options, { limits, schema, hooks, clock, opened });
+}
+
+interface Checked {
+  readonly limits: Limits;
+  readonly schema: CompiledSchema;
+  readonly hooks: HostHooks;
+  readonly clock: Clock;
+  readonly opened: OpenedStorage;
+}
+
+function assemble(options: GatewayOptions, { limits, schema, hooks, clock, opened }: Checked): Core {
+  const { storage, segments } = opened;
+  const logger = options.logger ?? SILENT_LOGGER;
+  const random = options.random ?? createRandom();
+  const events: SyncEvents & LiveEvents = logEvents(logger);
+  const bus = options.bus ?? lonelyBus(logger);
+  const hub = createHub({ schema, storage, limits, clock, bus, events });
+  const cursors = createCursorWriter({ storage, clock, limits, events });
+  const lastSeen = createLastSeen({ storage, clock, limits, events });
+  const shared = { schema, storage, hooks, limits, clock, random, events, sha256: sha256Hex };
+  const commits = createCommitQueue({ ...shared, sink: hub, blobs: NO_BLOBS });
+  const sync: SyncDeps = { ...shared, segments, segmentBuilds: new SegmentBuilds(), commits, cursors };
+  const duplicateClients = options.duplicateClients ?? 'replace';
+  const presence = PRESENCE_OFF;
+  const live = createLive({ deps: sync, runRound, hub, bus, presence, lastSeen, events, duplicateClients });
+  const releaseStorage = (): Promise<void> => opened.release();
+  return { sync, live, hub, bus, lastSeen, limits, clock, random, logger, releaseStorage };
+}
+
+/** One gateway on its database: nobody to tell. */
+function lonelyBus(logger: GatewayLogger): Bus {
+  return createMemoryBusNetwork((failure) => {
+    logger.error({ err: failure }, 'a bus subscriber failed');
+  }).join();
+}
+
+function hostHooks(options: GatewayOptions, schema: CompiledSchema): HostHooks {
+  const rowValidators = new Map(Object.entries(options.rowValidators ?? {}));
+  for (const table of rowValidators.keys()) {
+    if (schema.tableByName.has(table)) continue;
+    throw new RangeError(`rowValidators names the table ${table}, which the schema does not have`);
+  }
+  const { resolveScopes, commitValidator = 'off', crdtMergers = {} } = options;
+  return { resolveScopes, rowValidators, commitValidator, crdtMergers: new Map(Object.entries(crdtMergers)) };
+}

@@ -1,0 +1,86 @@
+/** `tidegate dev`: a gateway to try things on, with an embedded database, a schema and two users. Never for production. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createStaticTokens, type StaticGrant } from './auth.ts';
+import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
+import { DEV_SCHEMA } from './dev-schema.ts';
+import { createGateway } from './gateway.ts';
+import { createPinoLogger } from './pino-logger.ts';
+
+export interface DevSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly logLevel: string;
+}
+
+/** Known to everybody: they only ever open a development database. */
+export const DEV_TOKENS: ReadonlyMap<string, StaticGrant> = new Map([
+  ['dev-ada', { actorId: 'ada', partition: 'dev', scopes: { project_id: ['*'] }, expiresAtMs: null }],
+  ['dev-ben', { actorId: 'ben', partition: 'dev', scopes: { project_id: ['shared'] }, expiresAtMs: null }],
+]);
+
+const FOLDER = '.tidegate';
+
+export async function dev(settings: DevSettings, io: CliIo): Promise<ExitCode> {
+  if (io.env.NODE_ENV === 'production') {
+    io.stderr('tidegate dev has fixed, public tokens and refuses to run with NODE_ENV=production.\n');
+    io.stderr('Use tidegate serve --config FILE.\n');
+    return EXIT.misused;
+  }
+  const folder = join(io.workingFolder, FOLDER);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, 'dev-schema.json'), `${JSON.stringify(DEV_SCHEMA, null, 2)}\n`);
+  const gateway = await createGateway({
+    schema: DEV_SCHEMA,
+    storage: { path: join(folder, 'dev.db'), synchronous: 'NORMAL' },
+    ...createStaticTokens(DEV_TOKENS),
+    // A page of any development server may connect; the tokens are public anyway.
+    allowedOrigins: ['*'],
+    logger: createPinoLogger(settings.logLevel, 'stderr'),
+  });
+  try {
+    const { url } = await gateway.listen({ host: settings.host, port: settings.port });
+    io.stdout(welcome(url));
+    await io.untilStopped();
+    io.stdout('\nstopping\n');
+  } finally {
+    await gateway.close();
+  }
+  return EXIT.ok;
+}
+
+function welcome(url: string): string {
+  return `Tidegate is running for development.
+
+  HTTP rounds   POST ${url}/sync
+  Realtime      ${url.replace(/^http/, 'ws')}/realtime?clientId=<id>&token=<token>
+  Health        ${url}/healthz  ${url}/readyz
+  Database      ./${FOLDER}/dev.db
+  Schema        ./${FOLDER}/dev-schema.json   (projects, tasks, comments; scope project:{project_id})
+  Tokens        dev-ada   every project
+                dev-ben   the project "shared" only
+
+Try it: save this as try.mjs, run \`node try.mjs\` in two terminals, once with TOKEN=dev-ben.
+
+${snippet(url)}
+Or see it at work in a browser: npm run demo
+Stop with Ctrl+C.
+`;
+}
+
+function snippet(url: string): string {
+  return `  import { readFileSync } from 'node:fs';
+  import { createClient } from 'tidegate/client';
+  import WebSocket from 'ws';
+
+  const schema = JSON.parse(readFileSync('./${FOLDER}/dev-schema.json', 'utf8'));
+  const token = process.env.TOKEN ?? 'dev-ada';
+  const client = createClient({ url: '${url}', token, schema, webSocket: WebSocket });
+  const subscription = client.subscribe({ table: 'tasks', scopes: { project_id: 'shared' } });
+  client.onChange('tasks', () => process.stdout.write(JSON.stringify(client.rows('tasks')) + '\\n'));
+  client.connect();
+  await subscription.ready;
+  const task = { id: crypto.randomUUID(), project_id: 'shared', title: 'from ' + token, done: false, position: 1 };
+  client.mutate([{ table: 'tasks', op: 'upsert', row: task }]);
+`;
+}

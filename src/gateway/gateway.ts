@@ -1,0 +1,207 @@
+/** The gateway: everything put together behind a few functions. The only composition root. */
+import type { IncomingMessage, Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { runRound } from '../session/sync/round.ts';
+import { openSegment } from '../session/sync/segment-access.ts';
+import { createIdentify } from './auth.ts';
+import { type Core, openCore } from './core.ts';
+import { createCors } from './cors.ts';
+import { createFetchHandler, type FetchHandler } from './fetch-http.ts';
+import type { GatewayOptions } from './gateway-options.ts';
+import { createHttpHandler, type HttpHandler, type Readiness } from './http.ts';
+import { parseTarget } from './http-message.ts';
+import { createInFlight, type InFlight } from './in-flight.ts';
+import { type ListenAddress, type ListenRequest, startListener } from './listener.ts';
+import { createNodeHandler, type NodeHandler } from './node-http.ts';
+import { createOriginPolicy } from './origins.ts';
+import { matchRoute, normalizeMount } from './routes.ts';
+import { Shutdown } from './shutdown.ts';
+import { admitUpgrade } from './upgrade.ts';
+import { createWsTransport, type WsTransport } from './ws-transport.ts';
+
+export interface GatewayStats {
+  readonly state: 'running' | 'draining' | 'closed';
+  readonly schemaVersion: number;
+  /** Open WebSocket sessions. */
+  readonly sessions: number;
+  /** HTTP rounds whose response has not ended. */
+  readonly httpRounds: number;
+  /** Commits that wait for, or are in, a transaction. */
+  readonly commitQueueDepth: number;
+}
+
+export interface Gateway {
+  /** Starts a server of its own. May be called once per address. */
+  listen(request: ListenRequest): Promise<ListenAddress>;
+  /** For `http.createServer`, or as a middleware with `next`. Upgrades need `attach` too. */
+  readonly nodeHandler: NodeHandler;
+  /** For hosts with Web-standard requests. HTTP only: sockets need `attach` or `listen`. */
+  readonly fetch: FetchHandler;
+  /** Takes the WebSocket upgrades at `<mount>/realtime` of a host's server. Returns the function that lets go of it. */
+  attach(server: Server): () => void;
+  /** After a restore of the database: new log epoch, every session of the partition ends, clients start afresh (§2.1). */
+  rotateEpoch(partition: string): Promise<void>;
+  /** The actor's scopes changed: open sessions resolve them anew at once. */
+  scopesChanged(actor: ActorAddress): void;
+  /** The actor is cut off: its sessions close with 4401. */
+  revokeActor(actor: ActorAddress): void;
+  /** Data was changed behind the log: every session of the partition is told to pull. */
+  resync(partition: string): void;
+  stats(): GatewayStats;
+  /** Drains (architecture §6), then closes what the gateway opened. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface ActorAddress {
+  readonly partition: string;
+  readonly actorId: string;
+}
+
+/** Throws `SchemaError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
+export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  const mount = normalizeMount(options.mount ?? '/');
+  const core = await openCore(options);
+  return new RunningGateway(options, mount, core);
+}
+
+class RunningGateway implements Gateway {
+  readonly nodeHandler: NodeHandler;
+  readonly fetch: FetchHandler;
+  readonly #core: Core;
+  readonly #mount: string;
+  readonly #rounds: InFlight = createInFlight();
+  readonly #transport: WsTransport;
+  readonly #shutdown: Shutdown;
+
+  constructor(options: GatewayOptions, mount: string, core: Core) {
+    const { limits, clock, random, logger } = core;
+    this.#core = core;
+    this.#mount = mount;
+    const handler = this.#createHttp(options);
+    this.nodeHandler = createNodeHandler({ handler, limits, clock, random, logger });
+    this.fetch = createFetchHandler({ handler, random });
+    this.#transport = this.#createTransport(options);
+    this.#shutdown = new Shutdown({ core, rounds: this.#rounds, transport: this.#transport });
+  }
+
+  async listen(request: ListenRequest): Promise<ListenAddress> {
+    const { limits, logger } = this.#core;
+    this.#shutdown.assertRunning();
+    const { server, address } = await startListener(request, {
+      handler: this.nodeHandler,
+      attach: (own) => this.attach(own),
+      limits,
+      logger,
+    });
+    this.#shutdown.ownServer(server);
+    return address;
+  }
+
+  attach(server: Server): () => void {
+    const onUpgrade = (req: IncomingMessage, socket: Duplex, head: Buffer): void => {
+      // Another listener may know the path. Without one, nobody else would ever answer.
+      if (this.#ownsUpgrade(req) || server.listenerCount('upgrade') === 1) {
+        this.#transport.upgrade(req, socket, head);
+      }
+    };
+    server.on('upgrade', onUpgrade);
+    const detach = (): void => {
+      server.off('upgrade', onUpgrade);
+    };
+    this.#shutdown.onClosed(detach);
+    return detach;
+  }
+
+  async rotateEpoch(partition: string): Promise<void> {
+    const { sync, live, random } = this.#core;
+    const logEpoch = random.id();
+    await sync.storage.rotateEpoch({ partition, logEpoch });
+    live.epochRotated(partition, logEpoch);
+  }
+
+  scopesChanged({ partition, actorId }: ActorAddress): void {
+    this.#core.live.scopesChanged(partition, actorId);
+  }
+
+  revokeActor({ partition, actorId }: ActorAddress): void {
+    this.#core.live.revokeActor(partition, actorId);
+  }
+
+  resync(partition: string): void {
+    this.#core.live.resync(partition);
+  }
+
+  stats(): GatewayStats {
+    const { sync, live } = this.#core;
+    return {
+      state: this.#shutdown.state,
+      schemaVersion: sync.schema.version,
+      sessions: live.sessionCount,
+      httpRounds: this.#rounds.count,
+      commitQueueDepth: sync.commits.depth,
+    };
+  }
+
+  close(): Promise<void> {
+    return this.#shutdown.run();
+  }
+
+  #createHttp({ authenticate, allowedOrigins = [] }: GatewayOptions): HttpHandler {
+    const { sync, lastSeen, limits, clock, logger } = this.#core;
+    const identify = createIdentify(authenticate, clock);
+    return createHttpHandler({
+      mount: this.#mount,
+      identify: async (request, kind) => {
+        const who = await identify(request, kind);
+        lastSeen.touch(who.partition);
+        return who;
+      },
+      runRound: (request, { who, signal }) => runRound(request, { who, clientId: null, signal }, sync),
+      openSegment: ({ who, segmentId, scopesHeader }) =>
+        openSegment({ who, segmentId, scopesHeader, deps: sync }),
+      readiness: () => this.#readiness(),
+      isDraining: () => this.#shutdown.state !== 'running',
+      rounds: this.#rounds,
+      cors: createCors(allowedOrigins),
+      limits,
+      clock,
+      logger,
+    });
+  }
+
+  #createTransport({ authenticate, allowedOrigins = [] }: GatewayOptions): WsTransport {
+    const { live, limits, clock, random, logger } = this.#core;
+    const upgrade = {
+      mount: this.#mount,
+      identify: createIdentify(authenticate, clock),
+      origins: createOriginPolicy(allowedOrigins),
+      refusal: live.refusal.bind(live),
+      isDraining: () => this.#shutdown.state !== 'running',
+    };
+    return createWsTransport({
+      admit: (request) => admitUpgrade(request, upgrade),
+      open: (session) => live.open(session),
+      limits,
+      clock,
+      random,
+      logger,
+    });
+  }
+
+  #ownsUpgrade(req: IncomingMessage): boolean {
+    const path = parseTarget(req.url ?? '')?.pathname ?? '';
+    const match = matchRoute(this.#mount, 'GET', path);
+    return match.kind === 'match' && match.name === 'realtime';
+  }
+
+  async #readiness(): Promise<Readiness> {
+    if (this.#shutdown.state !== 'running') return 'draining';
+    try {
+      await this.#core.sync.storage.ping();
+      return 'ready';
+    } catch (failure) {
+      this.#core.logger.error({ err: failure }, 'the storage does not answer');
+      return 'unavailable';
+    }
+  }
+}

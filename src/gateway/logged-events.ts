@@ -1,0 +1,40 @@
+/** What the sync core and the realtime side tell an operator, as log entries. */
+import type { LiveEvent, LiveEvents } from '../session/live/live-events.ts';
+import type { SyncEvent, SyncEvents } from '../session/sync/sync-deps.ts';
+import type { GatewayLogger } from './logger.ts';
+
+type Level = keyof GatewayLogger;
+
+/** Refusals and rejections are the peer's business, every day: only what an operator should look at is louder. */
+const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level>> = {
+  'commit.batch': 'debug',
+  'push.rejected': 'debug',
+  'commit.slow_path': 'info',
+  'host.failed': 'error',
+  'storage.failed': 'error',
+  'request.refused': 'debug',
+  'segment.built': 'debug',
+  'session.opened': 'debug',
+  'session.closed': 'debug',
+  'session.failed': 'error',
+  'socket.failed': 'error',
+  'round.finished': 'debug',
+  'fanout.turn': 'debug',
+  'fanout.failed': 'error',
+  'feed.caught_up': 'debug',
+  'feed.read_failed': 'error',
+  'feed.gap': 'warn',
+  'feed.fenced': 'info',
+  'write_behind.failed': 'error',
+};
+
+export function logEvents(logger: GatewayLogger): SyncEvents & LiveEvents {
+  return {
+    emit: (event: SyncEvent | LiveEvent) => {
+      const { type, ...fields } = event;
+      // `err` is the member that loggers know how to print.
+      const entry = 'error' in fields ? { ...fields, err: fields.error, error: undefined } : fields;
+      logger[LEVELS[type]](entry, type);
+    },
+  };
+}

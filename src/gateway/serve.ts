@@ -1,0 +1,56 @@
+/** `tidegate serve`: a gateway from a configuration, until the process is asked to end. */
+import type { SchemaDocument } from '../protocol/schema-document.ts';
+import { createStaticTokens } from './auth.ts';
+import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
+import type { Config } from './config.ts';
+import { ConfigError } from './config-error.ts';
+import { readJsonFile } from './config-file.ts';
+import { createGateway } from './gateway.ts';
+import type { GatewayOptions } from './gateway-options.ts';
+import { createPinoLogger } from './pino-logger.ts';
+
+export async function serve(config: Config, io: CliIo): Promise<ExitCode> {
+  const { settings } = config;
+  const logger = createPinoLogger(settings.logLevel, 'stdout');
+  const gateway = await createGateway({ ...(await gatewayOptions(config)), logger });
+  try {
+    const { url } = await gateway.listen({ port: settings.port, host: settings.host });
+    logger.info({ url, mount: settings.mount, schemaVersion: gateway.stats().schemaVersion }, 'listening');
+    await io.untilStopped();
+    logger.info({}, 'draining');
+  } finally {
+    await gateway.close();
+  }
+  logger.info({}, 'stopped');
+  return EXIT.ok;
+}
+
+/** Reads the schema where it is a file. Throws a `ConfigError`. */
+export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
+  const { settings, limits, hooks } = config;
+  const schema =
+    config.schema.kind === 'file' ? await readJsonFile(config.schema.path) : config.schema.document;
+  return {
+    // `createGateway` checks all of it.
+    schema: schema as SchemaDocument,
+    storage: {
+      path: config.storage.path,
+      synchronous: settings.sqliteSynchronous === 'NORMAL' ? 'NORMAL' : 'FULL',
+    },
+    ...accessOf(config),
+    rowValidators: hooks.rowValidators,
+    ...(hooks.commitValidator === null ? {} : { commitValidator: hooks.commitValidator }),
+    crdtMergers: hooks.crdtMergers,
+    mount: settings.mount,
+    allowedOrigins: settings.allowedOrigins,
+    duplicateClients: settings.duplicateClients === 'keep' ? 'keep' : 'replace',
+    limits,
+  };
+}
+
+function accessOf({ access, hooks }: Config): Pick<GatewayOptions, 'authenticate' | 'resolveScopes'> {
+  if (access.kind === 'tokens') return createStaticTokens(access.tokens);
+  const { authenticate, resolveScopes } = hooks;
+  if (authenticate !== null && resolveScopes !== null) return { authenticate, resolveScopes };
+  throw new ConfigError(['authenticate and resolveScopes are both needed']);
+}
