@@ -1,5 +1,6 @@
 /** The bootstrap section: pages of current rows at a pin, suspended and resumed by a token (§4.7, part 2.10). */
 import type { ScopeMap } from '../../protocol/frames.ts';
+import type { SegmentKey } from '../../storage/segments.ts';
 import { pageKey, type SharedPages } from './page-sharing.ts';
 import type { SegmentDelivery } from './pull-bounds.ts';
 import { emit, emitActiveStart, type PullContext, sectionOutcome } from './pull-sections.ts';
@@ -18,11 +19,15 @@ export interface BootstrapSection {
   readonly shared: SharedPages | null;
 }
 
-/** `done`: the table is exhausted. `rowCursor`: where the next page starts. */
+/** Where the section stands between two pages. */
 interface Position {
+  /** The next page starts after it. */
   rowCursor: string | null;
   pages: number;
+  /** The table is exhausted. */
   done: boolean;
+  /** For the next page, if it is this round's to build. */
+  claim: BuildClaim | null;
 }
 
 /**
@@ -36,16 +41,30 @@ export async function writeBootstrap(
   context: PullContext,
   section: BootstrapSection,
 ): Promise<SectionOutcome> {
-  const { bounds, meter } = context;
+  const { answer, shared } = section;
+  const usable = shared !== null && shared.pin === answer.pin ? shared : null;
+  const position = { rowCursor: answer.rowCursor, pages: 0, done: false, claim: usable?.claim ?? null };
+  try {
+    await writePages(context, section, { position, found: usable?.pages ?? [] });
+  } finally {
+    position.claim?.abandon();
+  }
+  if (position.pages === 0) writeWithoutRows(context, section);
+  return end(context, section, position);
+}
+
+async function writePages(
+  context: PullContext,
+  section: BootstrapSection,
+  { position, found }: { position: Position; found: readonly SegmentPage[] },
+): Promise<void> {
   const { subscription, scopes, answer } = section;
   const { id } = subscription.frame;
-  const position: Position = { rowCursor: answer.rowCursor, pages: 0, done: false };
-  while (!position.done && position.pages < bounds.pagesMax && !meter.exhausted) {
-    await meter.breathe();
-    const page = await nextPage(context, section, position);
+  while (wantsPage(context, position)) {
+    await context.meter.breathe();
+    const page = found[position.pages] ?? (await buildNext(context, section, position));
     const isFirst = position.pages === 0;
-    const isNeeded = page.rowCount > 0 || (isFirst && answer.firstPage === 'due');
-    if (isNeeded) {
+    if (page.rowCount > 0 || (isFirst && answer.firstPage === 'due')) {
       if (isFirst) emitActiveStart(context, { id, scopes, bootstrap: true });
       emitPage(context, page);
       position.pages++;
@@ -53,8 +72,10 @@ export async function writeBootstrap(
     position.rowCursor = page.nextRowCursor;
     position.done = page.nextRowCursor === null;
   }
-  if (position.pages === 0) writeWithoutRows(context, section);
-  return end(context, section, position);
+}
+
+function wantsPage({ bounds, meter }: PullContext, { pages, done }: Position): boolean {
+  return !done && pages < bounds.pagesMax && !meter.exhausted;
 }
 
 /** Nothing was delivered: the bytes are used up, or no row is left behind the token. */
@@ -111,31 +132,28 @@ function isExternal(delivery: SegmentDelivery, byteLength: number, inlineBytesMa
   return delivery === 'external' || (delivery === 'by-size' && byteLength >= inlineBytesMax);
 }
 
-async function nextPage(
+/**
+ * The page behind it is claimed before the built one is handed to those who wait: else one of them would take it, and
+ * build what this round is about to.
+ */
+async function buildNext(
   context: PullContext,
   section: BootstrapSection,
   position: Position,
 ): Promise<SegmentPage> {
-  const { shared, answer } = section;
-  const usable = shared !== null && shared.pin === answer.pin ? shared : null;
-  const page = usable?.pages[position.pages];
-  if (page !== undefined) return page;
-  return buildNext(context, section, { rowCursor: position.rowCursor, claim: usable?.claim ?? null });
-}
-
-async function buildNext(
-  context: PullContext,
-  { subscription, scopes, answer }: BootstrapSection,
-  { rowCursor, claim }: { rowCursor: string | null; claim: BuildClaim | null },
-): Promise<SegmentPage> {
-  const { state, bounds, deps, reader, meter } = context;
+  const { bounds, deps, reader, meter } = context;
+  const { subscription, scopes } = section;
   const { table } = subscription;
-  const rowsMax = bounds.pageRowsMax;
-  const at = { state, pin: answer.pin, rowCursor, rowsMax, schemaVersion: deps.schema.version };
-  const key = pageKey(subscription, at);
-  const held = claim !== null && claim.key.rowCursor === rowCursor ? claim : deps.segmentBuilds.begin(key);
+  const key = keyAt(context, section, position.rowCursor);
+  const held =
+    position.claim?.key.rowCursor === key.rowCursor ? position.claim : deps.segmentBuilds.begin(key);
+  position.claim = null;
   try {
     const page = await buildPage({ key, table, scopes, reader, meter }, deps);
+    const { nextRowCursor } = page;
+    if (nextRowCursor !== null && position.pages + 1 < bounds.pagesMax) {
+      position.claim = deps.segmentBuilds.begin(keyAt(context, section, nextRowCursor));
+    }
     const external = isExternal(bounds.delivery, page.byteLength, deps.limits.segmentInlineBytesMax);
     held?.built(page, external ? 'external' : 'inline');
     return page;
@@ -143,4 +161,14 @@ async function buildNext(
     held?.abandon();
     throw error;
   }
+}
+
+function keyAt(
+  { state, bounds, deps }: PullContext,
+  { subscription, answer }: BootstrapSection,
+  rowCursor: string | null,
+): SegmentKey {
+  const { pin } = answer;
+  const schemaVersion = deps.schema.version;
+  return pageKey(subscription, { state, pin, rowCursor, rowsMax: bounds.pageRowsMax, schemaVersion });
 }

@@ -113,16 +113,21 @@ export class ResponseStream {
     }
   }
 
+  /** Resolves when all that was written may leave. */
+  async released(): Promise<void> {
+    await this.#after;
+  }
+
   /** What is left, and `END`. */
   async last(): Promise<Uint8Array> {
-    await this.#after;
+    await this.released();
     this.#writer.end();
     return this.#writer.take();
   }
 
   /** What is left, `ERROR` and `END` (S-018). */
   async lastOfFailed(error: SyncError): Promise<Uint8Array> {
-    await this.#after;
+    await this.released();
     this.#writer.frame(errorFrame(error));
     this.#writer.end();
     return this.#writer.take();

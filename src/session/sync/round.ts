@@ -210,6 +210,7 @@ async function finishPull(
   deps: SyncDeps,
 ): Promise<RoundOutcome> {
   const { head, sections } = await producing;
+  await stream.released();
   await saveRecord(round, sections, deps);
   const cursor = recordedCursorOf(sections);
   const key = { partition: round.who.partition, clientId: round.request.header.clientId };
