@@ -16,6 +16,7 @@ export interface ReadPlace {
   readonly clock: Pick<Clock, 'nextTurn'>;
 }
 
+const LOST_COMMIT = 'the log holds changes of a commit that is missing';
 /** Commits of the scope index looked at per statement. */
 const CANDIDATES = 64;
 /** Keys looked at before the event loop gets a turn. */
@@ -141,7 +142,7 @@ class WindowCollector {
         [partition, commitSeq],
       );
       if (head === undefined) {
-        throw new StorageError('sync.storage.failed', 'the log holds changes of a commit that is missing');
+        throw new StorageError('sync.storage.failed', LOST_COMMIT);
       }
       return toCommit(commitSeq, head, changes);
     });
@@ -189,26 +190,35 @@ export function readCommits({ connection, partition }: ReadPlace, range: LogRead
   );
   const last = heads.at(-1);
   if (last === undefined) return [];
-  const changes = new Map<number, LogChange[]>(heads.map((head) => [head[4] as number, []]));
+  const bySeq = new Map<number, { changes: LogChange[]; bytes: number }>(
+    heads.map((head) => [head[4] as number, { changes: [], bytes: 0 }]),
+  );
   const firstSeq = heads[0]![4] as number;
   const parser = new ScopesParser();
   let bytes = 0;
-  let cutAt = Number.POSITIVE_INFINITY;
   const rows = connection.iterate(
     `SELECT commit_seq, tbl, row_id, op, row_version, scopes, payload FROM sync_changes
      WHERE partition = ? AND commit_seq > ? AND commit_seq <= ? ORDER BY commit_seq, idx`,
     [partition, afterSeq, last[4]!],
   );
   for (const [seq, table, rowId, op, rowVersion, scopes, payload] of rows) {
-    bytes += payload === null ? 0 : (payload as Uint8Array).length;
-    if (bytes > bytesMax && seq !== firstSeq) {
-      cutAt = seq as number;
-      break;
-    }
+    const entry = bySeq.get(seq as number);
+    if (entry === undefined) throw new StorageError('sync.storage.failed', LOST_COMMIT);
+    const payloadBytes = payload === null ? 0 : (payload as Uint8Array).length;
+    entry.bytes += payloadBytes;
+    bytes += payloadBytes;
+    // What follows is cut off below; it need not be read.
+    if (bytes > bytesMax && seq !== firstSeq) break;
     const target = { table: table as string, rowId: rowId as string, scopes: parser.parse(scopes as string) };
-    changes.get(seq as number)?.push(toChange(target, { op, rowVersion, payload }));
+    entry.changes.push(toChange(target, { op, rowVersion, payload }));
   }
-  return heads
-    .filter((head) => (head[4] as number) < cutAt)
-    .map((head) => toCommit(head[4] as number, head, changes.get(head[4] as number)!));
+  const commits: LogCommit[] = [];
+  let total = 0;
+  for (const head of heads) {
+    const entry = bySeq.get(head[4] as number)!;
+    total += entry.bytes;
+    if (commits.length > 0 && total > bytesMax) break;
+    commits.push(toCommit(head[4] as number, head, entry.changes));
+  }
+  return commits;
 }
