@@ -4,6 +4,7 @@ import { SyncError } from './errors.ts';
 import { ENVELOPE_BYTES, FRAME_HEADER_BYTES } from './frame-codecs.ts';
 import type { ResponseFrame, WireVersion } from './frames.ts';
 import { FrameDecoder, type MessageBounds, RESPONSE_BOUNDS, readEnvelope } from './message.ts';
+import { SLAB_PIECE_BYTES_MAX } from './slab.ts';
 
 export interface ReadResult {
   /** Completed by this chunk, in wire order; those in front of a failure are good (part 1.9 row 5). */
@@ -79,8 +80,8 @@ export class ResponseReader {
     const part = chunk.subarray(at, at + taken);
     if (this.#partial === null && taken === missing) return { taken, bytes: part };
     if (taken === 0) return { taken, bytes: null };
-    // Not the announced length: memory is reserved for bytes that came.
-    this.#partial ??= new ByteWriter(taken);
+    // Not the announced length, unless it is small: memory is reserved for bytes that came.
+    this.#partial ??= new ByteWriter(Math.min(this.#pieceBytes, Math.max(taken, SLAB_PIECE_BYTES_MAX)));
     this.#partial.raw(part);
     if (taken < missing) return { taken, bytes: null };
     const bytes = this.#partial.finish();
