@@ -158,6 +158,8 @@ export interface StoredSubscription {
   /** As requested; effective scopes are computed anew at each load. */
   readonly scopes: ScopeMap;
   readonly state: SubscriptionState;
+  /** Effective scopes that the client was last told, where the grant left fewer than requested; absent where it left all. */
+  readonly narrowed?: ScopeMap;
 }
 
 /** Durable record per (partition, clientId), written by pulls (§8.1). */

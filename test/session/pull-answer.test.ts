@@ -24,6 +24,7 @@ function input(changes: Partial<AnswerInput>): AnswerInput {
     table: 'notes',
     effective: { status: 'active', scopes: { project: ['p1'] } },
     cursor: 70,
+    scopes: 'known',
     token: 'absent',
     scopeDigest: 'digest',
     paramsDigest: '',
@@ -69,6 +70,9 @@ describe('part 2.7, decisions 1, 3 and 6: the answer', () => {
     ['S-066: a cursor at the horizon is incremental', { cursor: 40 }, INCREMENTAL],
     ['R-081: far behind is incremental', { cursor: 41 }, INCREMENTAL],
     ['a cursor at the head is incremental', { cursor: 100 }, INCREMENTAL],
+    ['decision 1: grown scopes reset', { scopes: 'grown' }, RESET],
+    ['grown scopes bootstrap from -1', { scopes: 'grown', cursor: -1 }, FRESH],
+    ['grown scopes resume a token of the same scopes', { scopes: 'grown', token: TOKEN }, RESUMED],
     ['S-073: a cursor above the log resets', { cursor: 101 }, RESET],
   ];
 

@@ -170,6 +170,18 @@ describe('order of a response', () => {
     ]);
   });
 
+  test('S-014: results larger than a chunk are all there', async () => {
+    const title = 'x'.repeat(40_000);
+    await h.commit([h.note('a', 'p1', title)]);
+    const stale = (id: string) =>
+      h.push([h.upsert('notes', { id: 'a', project: 'p1', title: '', rank: 0 }, 9)], id);
+    const { frames, chunks } = await h.round({ pushes: ['1', '2', '3', '4'].map(stale) });
+    expect(frames.slice(1)).toMatchObject(
+      ['1', '2', '3', '4'].map((clientCommitId) => ({ clientCommitId, results: [{ status: 'conflict' }] })),
+    );
+    expect(chunks.length).toBeGreaterThan(0);
+  });
+
   test('S-168: a push-only round is whole, and a retry takes no commitSeq', async () => {
     const pushes = [h.push([h.note('a', 'p1')], 'again')];
     const first = await h.round({ pushes });

@@ -3,7 +3,7 @@ import type { ScopeMap } from '../../protocol/frames.ts';
 import type { SegmentKey } from '../../storage/segments.ts';
 import { pageKey, type SharedPages } from './page-sharing.ts';
 import type { SegmentDelivery } from './pull-bounds.ts';
-import { emit, emitActiveStart, type PullContext, sectionOutcome } from './pull-sections.ts';
+import { emit, emitActiveStart, emitData, type PullContext, sectionOutcome } from './pull-sections.ts';
 import type { SectionOutcome } from './registrations.ts';
 import type { ResolvedSubscription } from './resolved-subscription.ts';
 import { encodeResumeToken } from './resume-token.ts';
@@ -118,11 +118,11 @@ function emitPage(context: PullContext, page: SegmentPage): void {
   const { stream, meter, bounds, deps } = context;
   const { bytes } = page;
   if (bytes !== null && !isExternal(bounds.delivery, bytes.length, deps.limits.segmentInlineBytesMax)) {
-    emit(context, { type: 'SEGMENT_INLINE', payload: bytes });
+    emitData(context, { type: 'SEGMENT_INLINE', payload: bytes });
     return;
   }
   stream.holdFor(page.stored());
-  emit(context, refFrame(page));
+  emitData(context, refFrame(page));
   // Until it is stored, the process holds it on behalf of this response.
   meter.produced(bytes?.length ?? 0);
 }

@@ -1,6 +1,7 @@
 /** What a round leaves in the client record before its END (§8.1): list and versions, written only when they changed. */
-import type { ScopeMap, WireVersion } from '../../protocol/frames.ts';
+import type { WireVersion } from '../../protocol/frames.ts';
 import type { ClientRecord, StoredSubscription } from '../../storage/storage.ts';
+import { sameSubscription } from './stored-subscription.ts';
 import type { Identity, SyncDeps } from './sync-deps.ts';
 
 /** A cursor below every commit: a connect that finds it is behind and takes no delta (part 3, 3.2.2). */
@@ -78,20 +79,4 @@ function isRecorded(before: ClientRecord | null, update: RecordUpdate): boolean 
 
 function sameList(a: readonly StoredSubscription[], b: readonly StoredSubscription[]): boolean {
   return a.length === b.length && a.every((stored, i) => sameSubscription(stored, b[i]!));
-}
-
-function sameSubscription(a: StoredSubscription, b: StoredSubscription): boolean {
-  return a.id === b.id && a.table === b.table && a.state === b.state && sameScopes(a.scopes, b.scopes);
-}
-
-function sameScopes(a: ScopeMap, b: ScopeMap): boolean {
-  const variables = Object.keys(a);
-  if (variables.length !== Object.keys(b).length) return false;
-  return variables.every((variable) => {
-    const values = a[variable]!;
-    const others = Object.hasOwn(b, variable) ? b[variable]! : null;
-    return (
-      others !== null && values.length === others.length && values.every((value, i) => value === others[i])
-    );
-  });
 }

@@ -5,10 +5,9 @@
 import type { SegmentKey } from '../../storage/segments.ts';
 import type { PartitionState } from '../../storage/storage.ts';
 import type { PullBounds } from './pull-bounds.ts';
-import type { ResolvedSubscription } from './resolved-subscription.ts';
+import { answerFor, type ResolvedSubscription } from './resolved-subscription.ts';
 import type { BuildClaim, SegmentBuilds } from './segment-builds.ts';
 import { type SegmentPage, storedPage } from './segment-page.ts';
-import { answerSubscription } from './subscription-answer.ts';
 import type { SyncDeps } from './sync-deps.ts';
 
 /** A stored segment is reused while this share of its life is left: the client needs time to fetch it. */
@@ -104,10 +103,8 @@ async function shareOne(
   whenBusy: 'wait' | 'skip',
 ): Promise<SharedPages | null> {
   const { state, bounds, builds, deps } = sharing;
-  const { frame, effective, token, scopeDigest, paramsDigest } = subscription;
-  const input = { table: frame.table, effective, cursor: frame.cursor, token, scopeDigest, paramsDigest };
   const { head, horizon } = state;
-  const answer = answerSubscription(input, { head, horizon, freshPin: head });
+  const answer = answerFor(subscription, { head, horizon, freshPin: head });
   if (answer.kind !== 'bootstrap') return null;
   const { pin } = answer;
   const pages: SegmentPage[] = [];

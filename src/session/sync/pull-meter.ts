@@ -15,7 +15,7 @@ export class PullMeter {
   readonly #clock: Clock;
   readonly #assertWanted: () => void;
   readonly #turnBytes: number;
-  /** Bytes that may still be produced. The last page or commit may pass it, so it can be negative. */
+  /** Bytes of data that may still be produced. The last page or commit may pass it, so it can be negative. */
   #leftBytes: number;
   #sinceTurnBytes = 0;
 
@@ -35,15 +35,20 @@ export class PullMeter {
     return this.#leftBytes <= 0;
   }
 
-  /** Bytes that the response, or the process on its behalf, now holds. */
+  /** Bytes of data that the response, or the process on its behalf, now holds. */
   produced(bytes: number): void {
     this.#leftBytes -= bytes;
+    this.worked(bytes);
+  }
+
+  /** Bytes handled that count against nothing but the turn. */
+  worked(bytes: number): void {
     this.#sinceTurnBytes += bytes;
   }
 
-  /** Bytes read from storage that are counted when they are produced. */
+  /** A read from storage; what it found is counted when it is produced. */
   read(bytes: number): void {
-    this.#sinceTurnBytes += bytes + READ_COST_BYTES;
+    this.worked(bytes + READ_COST_BYTES);
   }
 
   /** Yields a turn of the event loop once enough was done since the last one; throws when the work is in vain. */

@@ -1,11 +1,18 @@
 /** What all sections of a pull share, and the two that carry no data. */
-import type { ResponseFrame, ScopeMap } from '../../protocol/frames.ts';
+import type {
+  CommitFrame,
+  ResponseFrame,
+  ScopeMap,
+  SegmentInlineFrame,
+  SegmentRefFrame,
+} from '../../protocol/frames.ts';
 import type { PartitionState, SnapshotReader } from '../../storage/storage.ts';
 import type { PullBounds } from './pull-bounds.ts';
 import type { PullMeter } from './pull-meter.ts';
 import type { SectionOutcome } from './registrations.ts';
 import type { ResolvedSubscription } from './resolved-subscription.ts';
 import type { ResponseStream } from './response-stream.ts';
+import { narrowedScopes } from './stored-subscription.ts';
 import type { SyncDeps } from './sync-deps.ts';
 
 /** One pull inside its pinned snapshot. */
@@ -18,25 +25,33 @@ export interface PullContext {
   readonly deps: SyncDeps;
 }
 
+type SegmentFrame = SegmentInlineFrame | SegmentRefFrame;
+
 export const NO_SCOPES: ScopeMap = {};
 
-/** Appends a frame and counts it against the pull's bounds. */
+/**
+ * Appends a frame that every section has. Such frames do not count against `pullBytesMax`: else sections that have nothing
+ * to say could starve one that has.
+ */
 export function emit({ stream, meter }: PullContext, frame: ResponseFrame): void {
+  meter.worked(stream.frame(frame));
+}
+
+/** Appends rows or changes. */
+export function emitData({ stream, meter }: PullContext, frame: CommitFrame | SegmentFrame): void {
   meter.produced(stream.frame(frame));
 }
 
 export function sectionOutcome(
-  { frame, effective }: ResolvedSubscription,
+  { frame, effective, stored }: ResolvedSubscription,
   { state, nextCursor }: Pick<SectionOutcome, 'state' | 'nextCursor'>,
 ): SectionOutcome {
-  return {
-    id: frame.id,
-    table: frame.table,
-    requested: frame.scopes,
-    effective: effective.status === 'active' ? effective.scopes : NO_SCOPES,
-    state,
-    nextCursor,
-  };
+  const { id, table, scopes: requested } = frame;
+  const scopes = effective.status === 'active' ? effective.scopes : NO_SCOPES;
+  // Only an active answer tells the client other scopes than before.
+  const isTold = state === 'live' || state === 'bootstrapping';
+  const narrowed = isTold ? narrowedScopes(requested, scopes) : stored?.narrowed;
+  return { id, table, requested, effective: scopes, narrowed, state, nextCursor };
 }
 
 export function emitActiveStart(

@@ -1,7 +1,7 @@
 /** The incremental section: the log's window after a cursor, oldest first, in whole commits (§4.5). */
 import type { CommitFrame, ScopeMap } from '../../protocol/frames.ts';
 import type { CommitWindow, LogCommit } from '../../storage/storage.ts';
-import { emit, emitActiveStart, type PullContext, sectionOutcome } from './pull-sections.ts';
+import { emit, emitActiveStart, emitData, type PullContext, sectionOutcome } from './pull-sections.ts';
 import type { SectionOutcome } from './registrations.ts';
 import type { ResolvedSubscription } from './resolved-subscription.ts';
 
@@ -68,7 +68,7 @@ function writeCommits(
   for (const commit of window.commits) {
     const changes = progress.changes + commit.changes.length;
     if (progress.changes > 0 && changes > context.bounds.changesMax) return true;
-    emit(context, commitFrame(commit, table));
+    emitData(context, commitFrame(commit, table));
     progress.changes = changes;
     progress.nextCursor = commit.commitSeq;
   }

@@ -15,9 +15,9 @@ import { PullMeter } from './pull-meter.ts';
 import { type PullContext, writeRefusedSection } from './pull-sections.ts';
 import { writeWindow } from './pull-window.ts';
 import type { SectionOutcome } from './registrations.ts';
-import type { ResolvedSubscription } from './resolved-subscription.ts';
+import { answerFor, type ResolvedSubscription } from './resolved-subscription.ts';
 import type { ResponseStream } from './response-stream.ts';
-import { answerSubscription, type LogBounds, type SubscriptionAnswer } from './subscription-answer.ts';
+import type { LogBounds, SubscriptionAnswer } from './subscription-answer.ts';
 import type { PushOutcome, SyncDeps } from './sync-deps.ts';
 
 export interface Pull {
@@ -71,7 +71,10 @@ export async function producePull(
 async function writeResponse(context: PullContext, pull: Pull): Promise<SectionOutcome[]> {
   const { stream, meter, state } = context;
   const log = logBounds(state, pull.sharing);
-  const planned = pull.subscriptions.map((subscription) => plan(subscription, log));
+  const planned = pull.subscriptions.map((subscription) => ({
+    subscription,
+    answer: answerFor(subscription, log),
+  }));
   writeHead(stream, pull);
   if (pull.pushes.length > 0 && planned.some((section) => readsStorage(section, state))) {
     // The results of the pushes leave before the pull reads.
@@ -102,12 +105,6 @@ export function writeHead(
 function logBounds({ head, horizon }: PartitionState, { freshPin }: SharingPlan): LogBounds {
   const isServed = freshPin !== null && freshPin >= horizon && freshPin <= head;
   return { head, horizon, freshPin: isServed ? freshPin : head };
-}
-
-function plan(subscription: ResolvedSubscription, log: LogBounds): PlannedSection {
-  const { frame, effective, token, scopeDigest, paramsDigest } = subscription;
-  const input = { table: frame.table, effective, cursor: frame.cursor, token, scopeDigest, paramsDigest };
-  return { subscription, answer: answerSubscription(input, log) };
 }
 
 function readsStorage({ subscription, answer }: PlannedSection, state: PartitionState): boolean {

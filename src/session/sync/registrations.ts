@@ -4,6 +4,7 @@ import type { CompiledSchema } from '../../protocol/schema.ts';
 import type { ClientRecord, StoredSubscription, SubscriptionState } from '../../storage/storage.ts';
 import type { Registration } from './round-outcome.ts';
 import { intersectScopes, type ScopeGrant } from './scopes.ts';
+import { scopesGrew } from './stored-subscription.ts';
 
 /** How one subscription of a pull was answered. */
 export interface SectionOutcome {
@@ -12,6 +13,8 @@ export interface SectionOutcome {
   readonly requested: ScopeMap;
   /** Empty for `revoked`. */
   readonly effective: ScopeMap;
+  /** As in `StoredSubscription`. */
+  readonly narrowed: ScopeMap | undefined;
   readonly state: SubscriptionState;
   readonly nextCursor: number;
 }
@@ -28,7 +31,10 @@ export function registrationsOf(sections: readonly SectionOutcome[], snapshotHea
 }
 
 export function storedListOf(sections: readonly SectionOutcome[]): StoredSubscription[] {
-  return sections.map(({ id, table, requested, state }) => ({ id, table, scopes: requested, state }));
+  return sections.map(({ id, table, requested: scopes, state, narrowed }) => {
+    const stored = { id, table, scopes, state };
+    return narrowed === undefined ? stored : { ...stored, narrowed };
+  });
 }
 
 /**
@@ -48,7 +54,7 @@ export function recordedCursorOf(sections: readonly SectionOutcome[]): number | 
 /**
  * Registrations of a connect, with effective scopes as the grant says now. What no longer fits the schema is
  * skipped: an unknown table or variable, a missing variable that its table has come to require. What was last answered `revoked` stays unregistered even if the scope is back: that client has purged its
- * rows and must pull first. The record's cursor is at or below each subscription's own; whether the client is behind it is
+ * rows and must pull first; where the scopes grew, the next pull will reset it. The record's cursor is at or below each subscription's own; whether the client is behind it is
  * for the connect to judge on the whole partition (3.2.2).
  */
 export function loadRegistrations({
@@ -61,10 +67,12 @@ export function loadRegistrations({
   readonly schema: CompiledSchema;
 }): Registration[] {
   const registrations: Registration[] = [];
-  for (const { id, table, scopes, state } of record.subscriptions) {
-    if (state === 'revoked' || !isDeclared(schema, table, scopes)) continue;
+  for (const stored of record.subscriptions) {
+    const { id, table, scopes } = stored;
+    if (stored.state === 'revoked' || !isDeclared(schema, table, scopes)) continue;
     const effective = intersectScopes(scopes, grant);
     if (effective.status === 'revoked') continue;
+    const state = scopesGrew(stored, effective.scopes) ? 'reset' : stored.state;
     registrations.push({
       id,
       table,

@@ -1,13 +1,18 @@
 /** A subscription of a pull with what this round's grant makes of it (§3.2). */
 import { scopeDigest } from '../../protocol/canonical-json.ts';
+import type { ClientRecord, StoredSubscription } from '../../storage/storage.ts';
 import type { RequestedSubscription } from './request-checks.ts';
 import { parseResumeToken, type ResumeToken } from './resume-token.ts';
 import { type EffectiveScopes, intersectScopes, type ScopeGrant } from './scopes.ts';
+import { isSameRequest, scopesGrew } from './stored-subscription.ts';
+import { answerSubscription, type LogBounds, type SubscriptionAnswer } from './subscription-answer.ts';
 import type { SyncDeps } from './sync-deps.ts';
 
 export interface ResolvedSubscription extends RequestedSubscription {
   readonly effective: EffectiveScopes;
   readonly token: ResumeToken | 'absent' | 'unusable';
+  /** What the client record has of it, if it is the same subscription. */
+  readonly stored: StoredSubscription | null;
   /** Digest of the effective scopes (§3.5). Empty, like the next, where no bootstrap can be the answer. */
   readonly scopeDigest: string;
   /** Digest of `params`; empty without any (part 2.24 decision 7). */
@@ -16,26 +21,39 @@ export interface ResolvedSubscription extends RequestedSubscription {
 
 const UTF8 = new TextEncoder();
 
+interface Resolution {
+  readonly grant: ScopeGrant;
+  readonly client: ClientRecord | null;
+  readonly deps: Pick<SyncDeps, 'sha256' | 'limits'>;
+}
+
 export function resolveSubscription(
   requested: RequestedSubscription,
-  grant: ScopeGrant,
-  deps: Pick<SyncDeps, 'sha256' | 'limits'>,
+  { grant, client, deps }: Resolution,
 ): ResolvedSubscription {
   const { frame, table } = requested;
   const effective = intersectScopes(frame.scopes, grant);
   const token = readToken(frame.bootstrapState, deps.limits.resumeTokenUnitsMax);
+  const stored = client?.subscriptions.find((known) => isSameRequest(known, frame)) ?? null;
+  const common = { frame, table, effective, token, stored };
   // The ordinary pull is incremental and hashes nothing.
   if (effective.status === 'revoked' || (token === 'absent' && frame.cursor >= 0)) {
-    return { frame, table, effective, token, scopeDigest: '', paramsDigest: '' };
+    return { ...common, scopeDigest: '', paramsDigest: '' };
   }
   return {
-    frame,
-    table,
-    effective,
-    token,
+    ...common,
     scopeDigest: scopeDigest(effective.scopes, deps.sha256),
     paramsDigest: frame.params === undefined ? '' : deps.sha256(UTF8.encode(frame.params)),
   };
+}
+
+/** How it is answered while the log is like this. */
+export function answerFor(subscription: ResolvedSubscription, log: LogBounds): SubscriptionAnswer {
+  const { frame, effective, token, stored, scopeDigest, paramsDigest } = subscription;
+  const { table, cursor } = frame;
+  const grew = effective.status === 'active' && stored !== null && scopesGrew(stored, effective.scopes);
+  const scopes = grew ? 'grown' : 'known';
+  return answerSubscription({ table, cursor, effective, scopes, token, scopeDigest, paramsDigest }, log);
 }
 
 function readToken(text: string | undefined, unitsMax: number): ResolvedSubscription['token'] {

@@ -65,8 +65,7 @@ export async function* runRound(
   // The commit queue reports its own failures.
   const pushes = await runPushes(prepared, deps);
   const round = { ...prepared, pushes };
-  if (prepared.request.pull === null) return await reporting(who, deps, () => pushOnly(round, deps));
-  return yield* servePull(round, signal, deps);
+  return yield* prepared.request.pull === null ? pushOnly(round, deps) : servePull(round, signal, deps);
 }
 
 async function reporting<T>(who: Identity, deps: SyncDeps, work: () => Promise<T>): Promise<T> {
@@ -96,7 +95,9 @@ async function prepareRound(
   const { state, client, boundActorId } = admitted;
   const requested = checkRequest(request, deps);
   const grant = await grantFor({ who, request, requested }, deps);
-  const subscriptions = requested.map((subscription) => resolveSubscription(subscription, grant, deps));
+  const subscriptions = requested.map((subscription) =>
+    resolveSubscription(subscription, { grant, client, deps }),
+  );
   signal.throwIfAborted();
   await bindClientId({ who, clientId: request.header.clientId, boundActorId }, deps.storage);
   return { kind: 'prepared', who, request, state, client, grant, subscriptions };
@@ -134,14 +135,25 @@ function headerOnly({ wireVersion, header }: HeaderOnly): RoundOutcome {
 }
 
 /** Registrations, stored list and cursor stay as they are (§8.7, S-168). */
-async function pushOnly(round: OpenRound, deps: SyncDeps): Promise<RoundOutcome> {
-  const { request, state, pushes } = round;
+async function* pushOnly(round: OpenRound, deps: SyncDeps): AsyncGenerator<Uint8Array, RoundOutcome> {
+  const { who, request, state, pushes } = round;
   const stream = new ResponseStream(request.wireVersion, deps);
   writeHead(stream, { logEpoch: state.logEpoch, pushes });
-  await saveRecord(round, null, deps);
+  stream.finish();
+  await reporting(who, deps, () => saveRecord(round, null, deps));
+  yield* chunksOf(stream);
   const finalChunk = await stream.last();
   const handedOver = (): void => undefined;
   return served(round, { registrations: null, snapshotHead: state.head, finalChunk, handedOver });
+}
+
+/** All but what `last` gives. */
+async function* chunksOf(stream: ResponseStream): AsyncGenerator<Uint8Array, void> {
+  for (;;) {
+    const chunk = await stream.take();
+    if (chunk === null) return;
+    yield chunk;
+  }
 }
 
 async function* servePull(
@@ -160,11 +172,7 @@ async function* servePull(
     () => undefined,
   );
   try {
-    for (;;) {
-      const chunk = await stream.take();
-      if (chunk === null) break;
-      yield chunk;
-    }
+    yield* chunksOf(stream);
     return await finishPull(round, { stream, producing }, deps);
   } catch (failure) {
     report(failure, round.who, deps);

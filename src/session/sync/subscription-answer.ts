@@ -31,6 +31,8 @@ export interface AnswerInput {
   readonly table: string;
   readonly effective: EffectiveScopes;
   readonly cursor: number;
+  /** `grown`: there are values that the client was not given changes of up to its cursor. */
+  readonly scopes: 'known' | 'grown';
   readonly token: ResumeToken | 'absent' | 'unusable';
   /** Of the effective scopes and `params` as they are now; looked at only when there is a token. */
   readonly scopeDigest: string;
@@ -51,6 +53,7 @@ export function answerSubscription(input: AnswerInput, log: LogBounds): Subscrip
     return { kind: 'bootstrap', pin: log.freshPin, rowCursor: null, firstPage: 'due' };
   }
   if (input.cursor < log.horizon || input.cursor > log.head) return { kind: 'reset' };
+  if (input.scopes === 'grown') return { kind: 'reset' };
   return { kind: 'incremental' };
 }
 
