@@ -133,7 +133,7 @@ function commitFrame({ entry, changes }: MatchedPart, wireVersion: WireVersion):
   const known = isWhole ? entry.wholeFrames[wireVersion - 1] : null;
   if (known !== null && known !== undefined) return known;
   const frame = encodeCommit(entry, changes, wireVersion);
-  if (isWhole) entry.wholeFrames[wireVersion - 1] = frame;
+  if (isWhole) entry.wholeFrames[wireVersion - 1] = frame.slice();
   return frame;
 }
 

@@ -47,6 +47,8 @@ export class Downlink implements FanoutMember {
   #observedSeq = 0;
   /** Highest ack; delivered is not acked (3.5.2-9). */
   #ackedSeq = -1;
+  /** Cursor that the last written wake-up named: a pull that follows it covers everything up to there. */
+  #wokenSeq = -1;
   readonly #feed: PartitionFeed;
   readonly #deps: DownlinkDeps;
   #budget: DeltaBudget | null = null;
@@ -143,7 +145,7 @@ export class Downlink implements FanoutMember {
     const event = batch.isUnread ? 'commit-unread' : 'commit-matched';
     const effect = machine.peek(event);
     if (effect === 'send-delta') this.#send(batch, turn);
-    else if (effect === 'wake') this.#wakeFor(batch.lastSeq, event, 'catchup-required', turn);
+    else if (effect === 'wake') this.#wakeAgain(batch.lastSeq, event, turn);
   }
 
   epochRotated(): void {
@@ -182,6 +184,12 @@ export class Downlink implements FanoutMember {
     this.#deps.outbox.wake(reason);
   }
 
+  /** A wake-up is being written; returns the newest commit it can name. */
+  woken(): number {
+    this.#wokenSeq = this.#feed.latestSeq;
+    return this.#wokenSeq;
+  }
+
   #send(batch: DeltaBatch, turn: FanoutTurn): void {
     if (!batch.cohort.isServable) {
       this.#wakeFor(batch.lastSeq, 'delta-dropped', 'reset-required', turn);
@@ -205,6 +213,13 @@ export class Downlink implements FanoutMember {
       turn.deltas++;
       turn.bytes += bytes.length;
     }
+  }
+
+  /** A commit that the last wake-up named already needs no other one; a newer one does. */
+  #wakeAgain(seq: number, event: SessionEvent, turn: FanoutTurn): void {
+    const isNamed = this.#deps.machine.isSuppressed && seq <= this.#wokenSeq;
+    if (!isNamed) this.#wakeFor(seq, event, 'catchup-required', turn);
+    else this.#observe(seq);
   }
 
   #wakeFor(seq: number, event: SessionEvent, reason: WakeReason, turn: FanoutTurn): void {

@@ -301,8 +301,8 @@ export class Session implements Roles, RoundHost, RoundOwner {
   }
 
   wakeText(reason: WakeReason): string {
-    const { feed } = this.downlink;
-    return feed.wakeText.of(reason, feed.latestSeq, this.#context.clock.nowMs());
+    const cursor = this.downlink.woken();
+    return this.downlink.feed.wakeText.of(reason, cursor, this.#context.clock.nowMs());
   }
 
   bufferHigh(): void {
