@@ -346,6 +346,14 @@ export class ByteWriter {
     return this.#bytes.subarray(this.#start, this.#at);
   }
 
+  /** The bytes written, in memory of exactly their size: for what is kept, since `finish` may pin a whole block. */
+  finishExact(): Uint8Array {
+    const exact = this.peek().slice();
+    SLAB.trim(this.#bytes, { end: this.#limit, usedEnd: this.#start });
+    this.#limit = this.#at;
+    return exact;
+  }
+
   /** The bytes written, for good: whatever is written afterwards goes elsewhere. */
   finish(): Uint8Array {
     SLAB.trim(this.#bytes, { end: this.#limit, usedEnd: this.#at });

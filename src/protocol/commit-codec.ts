@@ -73,11 +73,11 @@ export function writeCommitHead(writer: ByteWriter, head: CommitHead): void {
   writeStrings(writer, head.tables);
 }
 
-/** The bytes of one change behind its `tableIndex`, for `FrameWriter.change`. */
+/** The bytes of one change behind its `tableIndex`, for `FrameWriter.change`; in memory of their own, fit to be kept. */
 export function encodeChangeBody(change: ChangeBody): Uint8Array {
   const writer = new ByteWriter((change.row?.length ?? 0) + BODY_BYTES_SLACK);
   writeChangeBody(writer, change);
-  return writer.finish();
+  return writer.finishExact();
 }
 
 export const commitCodec: FrameCodec<CommitFrame> = {

@@ -71,7 +71,7 @@ export function writeEnvelope(writer: ByteWriter, wireVersion: WireVersion, kind
 export function encodeEnvelope(wireVersion: WireVersion, kind: MessageKind): Uint8Array {
   const writer = new ByteWriter(ENVELOPE_BYTES);
   writeEnvelope(writer, wireVersion, kind);
-  return writer.finish();
+  return writer.finishExact();
 }
 
 /** Appends one frame with its header. Throws `EncodeError` for a value that a reader would refuse (part 1.2 rule 7). */
@@ -95,10 +95,11 @@ export function writeFrame(writer: ByteWriter, wireVersion: WireVersion, frame: 
   writer.patchU32(lengthAt, writer.length - lengthAt - 4);
 }
 
+/** One frame in memory of its own, fit to be kept. */
 export function encodeFrame(wireVersion: WireVersion, frame: Frame): Uint8Array {
   const writer = new ByteWriter();
   writeFrame(writer, wireVersion, frame);
-  return writer.finish();
+  return writer.finishExact();
 }
 
 /** Decodes a payload of exactly `length` bytes at the reader's place; leaves the reader behind it (part 1.2 rule 2). */

@@ -82,7 +82,7 @@ export class FrameWriter {
     this.#between().raw(END_FRAME);
   }
 
-  /** The bytes since the last `take`; writing goes on in a new buffer. */
+  /** The bytes since the last `take`; writing goes on in a new buffer. Meant to be sent: `slice()` what is kept longer. */
   take(): Uint8Array {
     const bytes = this.#between().finish();
     this.#writer = new ByteWriter(CAPACITY_BYTES);

@@ -199,7 +199,7 @@ export function encodeMessage(message: SyncMessage): Uint8Array {
   }
   step(order, FRAME_TYPES.END);
   writer.raw(END_FRAME);
-  return writer.finish();
+  return writer.finishExact();
 }
 
 function step(order: FrameOrder, type: number): void {

@@ -158,14 +158,14 @@ export class RowCodec {
       if (value === undefined) writer.raw(row.subarray(starts[i], starts[i + 1]));
       else if (value !== null) this.#writeValue(writer, value, i);
     }
-    return writer.finish().slice();
+    return writer.finishExact();
   }
 
   /** Throws `RowEncodeError` for a value that the column cannot hold. The result owns its buffer. */
   encode(values: RowValues): Uint8Array {
     const writer = new ByteWriter();
     this.encodeInto(writer, values);
-    return writer.finish().slice();
+    return writer.finishExact();
   }
 
   /** As `encode`, appended to a writer; after a throw the writer holds half a row and must be dropped. */

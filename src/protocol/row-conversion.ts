@@ -47,5 +47,5 @@ function convertRow(row: Uint8Array, from: RowCodec, sources: readonly number[])
   for (const source of sources) {
     if (source !== -1) writer.raw(row.subarray(starts[source], starts[source + 1]));
   }
-  return writer.finish().slice();
+  return writer.finishExact();
 }

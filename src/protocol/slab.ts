@@ -3,10 +3,10 @@
  * 0.1 µs for 200 bytes, Node 20), so small writers carve theirs out of a shared block and give back what they did not use.
  */
 
-/** A result that lives long keeps its whole block alive: hence no larger. */
-const SLAB_BYTES = 16 * 1_024;
+/** A result that is kept keeps its whole block alive: hence no larger, and hence `ByteWriter.finishExact`. */
+const SLAB_BYTES = 8 * 1_024;
 /** Larger writers get memory of their own. */
-export const SLAB_PIECE_BYTES_MAX = 2 * 1_024;
+export const SLAB_PIECE_BYTES_MAX = 1_024;
 
 export class Slab {
   #bytes = new Uint8Array(SLAB_BYTES);
