@@ -2,11 +2,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
 import { describe, expect, test } from 'vitest';
 
 const ROOT = resolve(fileURLToPath(new URL('..', import.meta.url)));
 const SRC = join(ROOT, 'src');
-const IMPORT = /\b(?:import|export)\b[^'"`;]*?\bfrom\s*['"]([^'"]+)['"]|\bimport\s*\(?\s*['"]([^'"]+)['"]/g;
 
 /** Folder → folders it may import. `storage` stands for its contracts, not for an implementation. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
@@ -67,11 +67,12 @@ function readEdges(): Edge[] {
   );
   return files.flatMap((file) => {
     const path = join(SRC, file);
-    const text = readFileSync(path, 'utf8').replace(/\/\*[\s\S]*?\*\//g, '');
-    return [...text.matchAll(IMPORT)].map((match) => ({
+    // The compiler's own scan: code in comments, strings and templates does not count.
+    const { importedFiles } = ts.preProcessFile(readFileSync(path, 'utf8'), true, true);
+    return importedFiles.map(({ fileName }) => ({
       file: `src/${file.replaceAll('\\', '/')}`,
       folder: folderOf(path),
-      target: match[1] ?? match[2]!,
+      target: fileName,
     }));
   });
 }
