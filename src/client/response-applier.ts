@@ -252,6 +252,8 @@ export class ResponseApplier {
     if (fresh) store.release(subscription);
     store.applySegments(section.segments, subscription, nextCursor);
     store.applyCommits(section.commits, subscription);
+    // Told before whoever awaits `ready` goes on.
+    store.changes.flush();
     subscription.advance(nextCursor, bootstrapState ?? null);
     if (nextCursor !== cursor || section.segments.length > 0) this.#moved = true;
   }
