@@ -81,10 +81,10 @@ describe('keyMoves', () => {
   const row = (values: Values | null) =>
     values === null
       ? null
-      : new CandidateRow(
-          { rowId: 'r', serverVersion: 1, scopes: {}, payload: new Uint8Array(), values: ['r', ...values] },
-          plan,
-        );
+      : new CandidateRow({ rowId: 'r', serverVersion: 1, scopes: {}, payload: new Uint8Array() }, plan, [
+          'r',
+          ...values,
+        ]);
 
   function moves(...states: (Values | null)[]) {
     const rows = states.map(row);

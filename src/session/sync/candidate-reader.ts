@@ -123,7 +123,7 @@ export class TxCandidateReader implements CandidateReader {
         for (; next < candidates.length && compareUtf8(candidates[next]!.rowId, row.rowId) < 0; next++) {
           merged.push(candidates[next]!);
         }
-        if (!changedIds.has(row.rowId)) merged.push(new CandidateRow({ ...row, values: null }, plan));
+        if (!changedIds.has(row.rowId)) merged.push(new CandidateRow(row, plan));
         if (merged.length >= limit) return merged.slice(0, limit);
       }
       afterRowId = page.nextRowId;

@@ -12,7 +12,7 @@ import type { Storage } from '../../storage/storage.ts';
 import type { BlobReferences } from './blob-references.ts';
 import { type AttemptServices, commitBatch } from './commit-attempts.ts';
 import { PartitionQueue, type Slot, WaitingRequest } from './partition-queue.ts';
-import type { BatchItem, BatchResult } from './push-batch.ts';
+import { type BatchItem, type BatchResult, idempotencyKey } from './push-batch.ts';
 import { compilePushPlan } from './push-plan.ts';
 import { prepareCommit } from './push-prepare.ts';
 import type {
@@ -147,7 +147,8 @@ class GroupCommitQueue implements CommitQueue {
       const { request } = entry;
       try {
         const deps = { plan: this.#services.plan, sha256: this.#deps.sha256 };
-        batch.push({ entry, request, commit: prepareCommit(request.commits[index]!, deps) });
+        const commit = prepareCommit(request.commits[index]!, deps);
+        batch.push({ entry, request, commit, key: idempotencyKey(request.clientId, commit) });
       } catch (error) {
         this.#fail(queue, entry, error);
       }

@@ -16,14 +16,14 @@ export class CandidateRow implements StoredRow {
   readonly #plan: TablePlan;
   #values: RowValues | null;
 
-  /** `values: null` leaves the payload undecoded until somebody asks. */
-  constructor(row: StoredRow & { readonly values: RowValues | null }, plan: TablePlan) {
+  /** Without `values` the payload stays undecoded until somebody asks. */
+  constructor(row: StoredRow, plan: TablePlan, values: RowValues | null = null) {
     this.rowId = row.rowId;
     this.serverVersion = row.serverVersion;
     this.scopes = row.scopes;
     this.payload = row.payload;
-    this.#values = row.values;
     this.#plan = plan;
+    this.#values = values;
   }
 
   get values(): RowValues {
@@ -84,13 +84,13 @@ export class Overlay {
   async load(wanted: ReadonlyMap<TablePlan, ReadonlySet<string>>): Promise<void> {
     for (const [plan, rowIds] of wanted) {
       const cells = this.#tableCells(plan.table);
-      const missing = [...rowIds].filter((rowId) => !cells.has(rowId));
+      const missing: string[] = [];
+      for (const rowId of rowIds) if (!cells.has(rowId)) missing.push(rowId);
       if (missing.length === 0) continue;
       const rows = await this.#tx.readRows(plan.table, missing);
       for (const rowId of missing) {
         const row = rows.get(rowId);
-        const stored = row === undefined ? null : new CandidateRow({ ...row, values: null }, plan);
-        cells.set(rowId, new RowCell(rowId, stored));
+        cells.set(rowId, new RowCell(rowId, row === undefined ? null : new CandidateRow(row, plan)));
       }
     }
   }

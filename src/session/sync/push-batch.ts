@@ -21,6 +21,8 @@ export interface BatchServices extends PushServices {
 
 export interface BatchItem {
   readonly request: PushRequest;
+  /** `idempotencyKey` of the commit. */
+  readonly key: string;
   readonly commit: PreparedCommit;
 }
 
@@ -71,9 +73,9 @@ interface PassedOutcome {
   readonly outcome: StoredOutcome;
 }
 
-/** Readable as one text, since a length says where the first part ends. */
-function keyOf({ request, commit }: BatchItem): string {
-  return `${request.clientId.length}:${request.clientId}${commit.clientCommitId}`;
+/** One text per pair, since a length says where the first part ends. */
+export function idempotencyKey(clientId: string, { clientCommitId }: PreparedCommit): string {
+  return `${clientId.length}:${clientId}${clientCommitId}`;
 }
 
 /** A failure that says nothing about the storage as a whole, so that the neighbours of its commit may go on. */
@@ -139,7 +141,7 @@ class BatchRun {
     for (const item of this.#task.items) {
       const { clientCommitId } = item.commit;
       if (this.#failed.has(item.request) || !isStorableText(clientCommitId)) continue;
-      keys.set(keyOf(item), { clientId: item.request.clientId, clientCommitId });
+      keys.set(item.key, { clientId: item.request.clientId, clientCommitId });
     }
     if (keys.size === 0) return;
     const records = await this.#tx.readResults([...keys.values()]);
@@ -154,7 +156,7 @@ class BatchRun {
   async #loadRows(): Promise<void> {
     const wanted = new Map<TablePlan, Set<string>>();
     for (const item of this.#task.items) {
-      if (this.#failed.has(item.request) || this.#known.has(keyOf(item))) continue;
+      if (this.#failed.has(item.request) || this.#known.has(item.key)) continue;
       for (const { plan, rowId } of item.commit.operations) {
         const rowIds = wanted.get(plan);
         if (rowIds === undefined) wanted.set(plan, new Set([rowId]));
@@ -189,10 +191,9 @@ class BatchRun {
     if (!isStorableText(commit.clientCommitId)) {
       return this.#refuse(item, invalidRejection(0, 'the clientCommitId cannot be stored', 'passing'));
     }
-    const key = keyOf(item);
-    const known = this.#known.get(key);
+    const known = this.#known.get(item.key);
     if (known === undefined) {
-      const passed = this.#passed.get(key);
+      const passed = this.#passed.get(item.key);
       return passed?.request === request && passed.contentHash === commit.contentHash ? passed.outcome : null;
     }
     // A commit re-encoded for a newer schema has the same key and other bytes (part 2.24 decision 19).
@@ -290,9 +291,9 @@ class BatchRun {
     return { outcome, commit: newCommit, record: this.#recordOf(item, outcome) };
   }
 
-  #applied(item: BatchItem, { outcome, record }: Landing): StoredOutcome {
+  #applied(item: BatchItem, { outcome }: Landing): StoredOutcome {
     this.#nextSeq++;
-    this.#known.set(keyOf(item), { ...record, outcome });
+    this.#remember(item, outcome);
     return outcome;
   }
 
@@ -300,14 +301,19 @@ class BatchRun {
   #reject(item: BatchItem, rejection: Rejection): StoredOutcome {
     const outcome = this.#refuse(item, rejection);
     if (rejection.lifetime === 'stored') {
-      const record = this.#recordOf(item, outcome);
-      this.#pendingRecords.push(record);
-      this.#known.set(keyOf(item), { ...record, outcome });
+      this.#pendingRecords.push(this.#recordOf(item, outcome));
+      this.#remember(item, outcome);
     } else {
       const { request, commit } = item;
-      this.#passed.set(keyOf(item), { request, contentHash: commit.contentHash, outcome });
+      this.#passed.set(item.key, { request, contentHash: commit.contentHash, outcome });
     }
     return outcome;
+  }
+
+  /** For the copies further down in the batch. */
+  #remember({ key, commit }: BatchItem, outcome: StoredOutcome): void {
+    const { contentHash } = commit;
+    this.#known.set(key, { outcome, contentHash, schemaVersion: this.#services.schemaVersion });
   }
 
   #refuse({ request }: BatchItem, { record, detailsJson }: Rejection): StoredOutcome {
