@@ -19,8 +19,11 @@ interface LogSlice {
   readonly commits: readonly LogCommit[];
 }
 
-/** `'again'`: something was heard while the read ran. */
-type Reading = 'once' | 'again';
+/**
+ * What was heard while a read ran: `if-hole`: of commits, which it may have brought; `again`: that something may have been
+ * missed, which only a read that begins later can tell.
+ */
+type Reading = 'once' | 'if-hole' | 'again';
 
 export class FeedReader {
   readonly #deps: FeedReaderDeps;
@@ -32,8 +35,10 @@ export class FeedReader {
 
   catchUp(feed: PartitionFeed, cause: CatchUpCause): void {
     if (feed.isDisposed) return;
-    if (this.#readings.has(feed)) {
-      this.#readings.set(feed, 'again');
+    const reading = this.#readings.get(feed);
+    if (reading !== undefined) {
+      const isOfCommits = cause === 'hole' || cause === 'notice' || cause === 'connect';
+      if (reading !== 'again') this.#readings.set(feed, isOfCommits ? 'if-hole' : 'again');
       return;
     }
     void this.#read(feed, cause);
@@ -51,11 +56,17 @@ export class FeedReader {
         events.emit({ type: 'feed.read_failed', partition: feed.partition, cause, error });
         this.#skip(feed, feed.latestSeq, error);
       }
-    } while (this.#readings.get(feed) === 'again' && !feed.isDisposed && feed.hasHole);
+    } while (this.#isNeededAgain(feed));
     this.#readings.delete(feed);
     // A read that began after the notice shows that there is nothing: the notice was wrong.
     if (feed.hasHole) feed.correctKnown(feed.headSeq);
     if (commits > 0) events.emit({ type: 'feed.caught_up', partition: feed.partition, cause, commits });
+  }
+
+  #isNeededAgain(feed: PartitionFeed): boolean {
+    if (feed.isDisposed) return false;
+    const reading = this.#readings.get(feed);
+    return reading === 'again' || (reading === 'if-hole' && feed.hasHole);
   }
 
   /** Slice by slice up to the head. Returns the number of commits read. */

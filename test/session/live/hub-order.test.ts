@@ -139,6 +139,20 @@ describe('backstops', () => {
     expect(h.storage.calls.readCommits).toBe(1);
   });
 
+  test('an outage that ends while a read runs is read for again: the read may have begun too early', async () => {
+    const { h, client } = await twoNodes();
+    h.bus.fate = () => 'lose';
+    h.commit([note('p1')], { node: THERE });
+    const release = h.storage.hold('readCommits');
+    h.commit([note('p1')], { node: HERE });
+    await h.settle();
+    h.commit([note('p1')], { node: THERE });
+    h.bus.reconnect();
+    release();
+    await h.settle();
+    expect(client.deltaSeqs).toEqual([1, 2, 3]);
+  });
+
   test('notices during a read join it and are not read again each', async () => {
     const { h, client } = await twoNodes();
     const { logEpoch } = h.storage.partition(TENANT);
