@@ -341,6 +341,12 @@ export class ByteWriter {
     this.#put32(this.#start + position, value);
   }
 
+  /** Takes back everything behind `length`; never what `finish` handed out. */
+  truncate(length: number): void {
+    if (length > this.length) throw new RangeError('cannot truncate to more than was written');
+    this.#at = this.#start + length;
+  }
+
   /** A view of the bytes so far, good until the next write. */
   peek(): Uint8Array {
     return this.#bytes.subarray(this.#start, this.#at);

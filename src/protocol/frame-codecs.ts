@@ -102,11 +102,22 @@ export function encodeFrame(wireVersion: WireVersion, frame: Frame): Uint8Array 
   return writer.finishExact();
 }
 
+/** What stands in front of a payload. */
+export interface FrameHeader {
+  readonly type: number;
+  /** Bytes of the payload. */
+  readonly length: number;
+}
+
+export function readFrameHeader(reader: ByteReader): FrameHeader {
+  return { type: reader.u8(), length: reader.u32() };
+}
+
 /** Decodes a payload of exactly `length` bytes at the reader's place; leaves the reader behind it (part 1.2 rule 2). */
 export function decodePayload(
   reader: ByteReader,
   wireVersion: WireVersion,
-  { type, length }: { readonly type: number; readonly length: number },
+  { type, length }: FrameHeader,
 ): Frame {
   const spec = frameSpec(type);
   if (spec === undefined) return { type: 'UNKNOWN', frameType: type, payload: reader.raw(length) };

@@ -16,8 +16,8 @@ interface OpenCommit {
 }
 
 /**
- * Frame order is the caller's (`FrameOrder` in `grammar.ts` checks it). Values that a reader would refuse throw
- * `EncodeError`; what was written before the faulty frame must then be thrown away.
+ * Frame order is the caller's (`FrameOrder` in `grammar.ts` checks it). A frame that a reader would refuse throws
+ * `EncodeError` and leaves nothing behind, so that `ERROR` and `END` may still follow.
  */
 export class FrameWriter {
   readonly #wireVersion: WireVersion;
@@ -44,7 +44,14 @@ export class FrameWriter {
   }
 
   frame(frame: Frame): void {
-    writeFrame(this.#between(), this.#wireVersion, frame);
+    const writer = this.#between();
+    const before = writer.length;
+    try {
+      writeFrame(writer, this.#wireVersion, frame);
+    } catch (failure) {
+      writer.truncate(before);
+      throw failure;
+    }
   }
 
   /** Frames that were encoded before, for the same wire version. */
@@ -55,9 +62,15 @@ export class FrameWriter {
   /** Opens a `COMMIT`; `change` fills it and `endCommit` closes it. */
   beginCommit(head: CommitHead): void {
     const writer = this.#between();
+    const before = writer.length;
     writer.u8(FRAME_TYPES.COMMIT);
     const lengthAt = writer.holeU32();
-    writeCommitHead(writer, head);
+    try {
+      writeCommitHead(writer, head);
+    } catch (failure) {
+      writer.truncate(before);
+      throw failure;
+    }
     this.#commit = { lengthAt, countAt: writer.holeU32(), tableCount: head.tables.length, changes: 0 };
   }
 

@@ -6,8 +6,10 @@ import {
   END_FRAME,
   ENVELOPE_BYTES,
   FRAME_HEADER_BYTES,
+  type FrameHeader,
   kindOfByte,
   MAGIC,
+  readFrameHeader,
   writeEnvelope,
   writeFrame,
 } from './frame-codecs.ts';
@@ -102,7 +104,7 @@ export class FrameDecoder {
   }
 
   /** Takes the step in the grammar and checks the bounds, before the payload is there. */
-  begin(type: number, length: number): void {
+  begin({ type, length }: FrameHeader): void {
     if (length > this.#bounds.frameBytesMax) throw tooBig('frameBytesMax', this.#bounds.frameBytesMax);
     if (++this.#frames > this.#bounds.framesMax) throw tooBig('framesMax', this.#bounds.framesMax);
     const fault = this.#order.step(type);
@@ -111,8 +113,8 @@ export class FrameDecoder {
   }
 
   /** Decodes the payload of the frame that `begin` let in; not for `END`. */
-  payload(reader: ByteReader, type: number, length: number): Frame {
-    const frame = decodePayload(reader, this.#envelope.wireVersion, { type, length });
+  payload(reader: ByteReader, header: FrameHeader): Frame {
+    const frame = decodePayload(reader, this.#envelope.wireVersion, header);
     if (frame.type === 'PUSH_RESULT') this.#lastResult = frame;
     if (frame.type === 'PUSH_RESULT_DETAILS') {
       const fault = detailsFault(frame, this.#lastResult!);
@@ -130,11 +132,10 @@ function decodeFrames(
   const decoder = new FrameDecoder(envelope, bounds);
   while (!decoder.ended) {
     if (reader.remaining < FRAME_HEADER_BYTES) throw decodeError('the message is truncated');
-    const type = reader.u8();
-    const length = reader.u32();
-    if (length > reader.remaining) throw decodeError('a frame is longer than the message');
-    decoder.begin(type, length);
-    if (!decoder.ended) take(decoder.payload(reader, type, length));
+    const header = readFrameHeader(reader);
+    if (header.length > reader.remaining) throw decodeError('a frame is longer than the message');
+    decoder.begin(header);
+    if (!decoder.ended) take(decoder.payload(reader, header));
   }
   reader.expectEnd('a message');
 }

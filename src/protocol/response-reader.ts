@@ -1,7 +1,7 @@
 /** A client's way to read a response while it arrives (§1.4, §1.9): frames come out as they complete, the grammar is enforced. */
 import { ByteReader, ByteWriter, decodeError } from './bytes.ts';
 import { SyncError } from './errors.ts';
-import { ENVELOPE_BYTES, FRAME_HEADER_BYTES } from './frame-codecs.ts';
+import { ENVELOPE_BYTES, FRAME_HEADER_BYTES, type FrameHeader, readFrameHeader } from './frame-codecs.ts';
 import type { ResponseFrame, WireVersion } from './frames.ts';
 import { FrameDecoder, type MessageBounds, RESPONSE_BOUNDS, readEnvelope } from './message.ts';
 import { SLAB_PIECE_BYTES_MAX } from './slab.ts';
@@ -25,10 +25,10 @@ export class ResponseReader {
   readonly #bounds: MessageBounds;
   #decoder: FrameDecoder | null = null;
   #wireVersion: WireVersion | null = null;
-  /** The piece that is waited for: the envelope, a frame header, or the payload of `#type`. */
+  /** The piece that is waited for: the envelope, a frame header, or the payload behind `#header`. */
   #piece: 'envelope' | 'header' | 'payload' = 'envelope';
   #pieceBytes = ENVELOPE_BYTES;
-  #type = 0;
+  #header: FrameHeader = { type: 0, length: 0 };
   /** The beginning of that piece, when a chunk ended inside it. */
   #partial: ByteWriter | null = null;
   #failure: SyncError | null = null;
@@ -106,14 +106,13 @@ export class ResponseReader {
     const decoder = this.#decoder!;
     const reader = new ByteReader(bytes);
     if (this.#piece === 'header') {
-      this.#type = reader.u8();
-      const length = reader.u32();
-      decoder.begin(this.#type, length);
-      this.#expect('payload', length);
+      this.#header = readFrameHeader(reader);
+      decoder.begin(this.#header);
+      this.#expect('payload', this.#header.length);
       return null;
     }
     this.#expect('header', FRAME_HEADER_BYTES);
     // The grammar let in no request frame.
-    return decoder.payload(reader, this.#type, bytes.length) as ResponseFrame;
+    return decoder.payload(reader, this.#header) as ResponseFrame;
   }
 }

@@ -73,6 +73,20 @@ describe('FrameWriter', () => {
     expect(taken).toStrictEqual(new Uint8Array(5));
   });
 
+  it('leaves nothing of a frame that it refused', () => {
+    const writer = new FrameWriter(2, 16);
+    const header = { type: 'RESP_HEADER', logEpoch: 'e'.repeat(40), resetRequired: false } as const;
+    writer.frame(header);
+    const { lengthBytes } = writer;
+    expect(codeOf(() => writer.frame({ type: 'LEASE', leaseId: 'l'.repeat(50), expiresAtMs: 0.5 }))).toBe(
+      'EncodeError',
+    );
+    expect(codeOf(() => writer.beginCommit({ ...HEAD, actorId: '\ud800' }))).toBe('EncodeError');
+    expect(writer.lengthBytes).toBe(lengthBytes);
+    writer.end();
+    expect(equalBytes(writer.take(), concat(encodeFrame(2, header), new Uint8Array(5)))).toBe(true);
+  });
+
   it('refuses misuse', () => {
     const writer = new FrameWriter(1);
     const body = encodeChangeBody({ rowId: 'r', op: 'delete', scopes: {} });
