@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import * as tidegate from '../../src/index.ts';
+
+test('the run-time exports of the package are these and no others', () => {
+  expect(Object.keys(tidegate).sort()).toEqual([
+    'CommitValidationRejection',
+    'DEFAULT_LIMITS',
+    'SchemaError',
+    'StorageConstraintError',
+    'StorageError',
+    'SyncError',
+    'ValidationRejection',
+    'bearerToken',
+    'compileSchema',
+    'createGateway',
+    'createMemoryBusNetwork',
+    'createRandom',
+    'createRealClock',
+    'createStaticTokens',
+    'openSqliteStorage',
+  ]);
+});
