@@ -146,6 +146,10 @@ describe('limits', () => {
     }
   });
 
+  it('may be zero, where that makes sense to its owner', () => {
+    expect(() => assertLimits({ ...DEFAULT_LIMITS, drainSpreadMs: 0 })).not.toThrow();
+  });
+
   /** Every limit as close to every other as the relations allow. */
   const LEVEL: Limits = {
     ...(Object.fromEntries(Object.keys(DEFAULT_LIMITS).map((name) => [name, 1_000])) as Record<
