@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { SegmentRefFrame } from '../../src/protocol/frames.ts';
 import { decodeSegment } from '../../src/protocol/segment.ts';
+import { Latch } from '../support/intercepted-storage.ts';
 import { PARTITION, SyncHarness, type SyncHarnessOptions, subscription } from '../support/sync-harness.ts';
 import { changedRows, inlineRows, type Section, sectionOf, sectionsOf } from '../support/sync-sections.ts';
 
@@ -268,34 +269,53 @@ describe('delivery', () => {
     }
   });
 
-  test('a reference leaves only after its segment can be fetched', async () => {
-    let putsDone = 0;
-    let release: () => void = () => undefined;
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
+  describe('a reference leaves only after its segment can be fetched', () => {
+    let latch: Latch;
+    const reopenWithHeldPuts = async (limits: SyncHarnessOptions['limits'] = {}): Promise<void> => {
+      latch = new Latch();
+      await reopen({
+        limits,
+        wrapSegments: (segments) => ({
+          find: (key, nowMs) => segments.find(key, nowMs),
+          entries: (partition, id) => segments.entries(partition, id),
+          read: (partition, id) => segments.read(partition, id),
+          sweep: (request) => segments.sweep(request),
+          put: (entry, bytes) => latch.opened.then(() => segments.put(entry, bytes)),
+        }),
+      });
+      await writeMany(3, FAT);
+    };
+
+    test('in the last chunk', async () => {
+      await reopenWithHeldPuts();
+      let ended = false;
+      const section = pull({}, { accept: 0b10 }).finally(() => {
+        ended = true;
+      });
+      await h.clock.settle();
+      expect(ended).toBe(false);
+      latch.open();
+      const [ref] = (await section).segments as SegmentRefFrame[];
+      expect(await h.segments.read(PARTITION, ref!.segmentId)).not.toBeNull();
     });
-    await reopen({
-      wrapSegments: (segments) => ({
-        find: (key, nowMs) => segments.find(key, nowMs),
-        entries: (partition, id) => segments.entries(partition, id),
-        read: (partition, id) => segments.read(partition, id),
-        sweep: (request) => segments.sweep(request),
-        put: async (entry, bytes) => {
-          await held;
-          await segments.put(entry, bytes);
-          putsDone++;
-        },
-      }),
+
+    test('in an earlier one', async () => {
+      await reopenWithHeldPuts({ responseChunkBytes: 1 });
+      const header = { accept: 0b10, limitSnapshotRows: 1 };
+      const generator = await h.start({ pull: header, subscriptions: [notes()] });
+      const texts: string[] = [];
+      const consume = async (): Promise<void> => {
+        for (let step = await generator.next(); !step.done; step = await generator.next()) {
+          texts.push(Buffer.from(step.value).toString('latin1'));
+        }
+      };
+      const consumed = consume();
+      await h.clock.settle();
+      expect(texts.length).toBeGreaterThan(0);
+      expect(texts.join('')).not.toContain('sha256:');
+      latch.open();
+      await consumed;
+      expect(texts.join('').split('sha256:')).toHaveLength(4);
     });
-    await writeMany(1);
-    let ended = false;
-    const section = pull({}, { accept: 0b10 }).finally(() => {
-      ended = true;
-    });
-    await h.clock.settle();
-    expect(ended).toBe(false);
-    release();
-    await section;
-    expect(putsDone).toBe(1);
   });
 });

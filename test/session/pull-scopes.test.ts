@@ -1,5 +1,6 @@
 /** What a grant makes of a subscription: active, narrowed, revoked; windows by inclusion (§3.2, §3.3, §4.8). */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { loadRegistrations } from '../../src/session/sync/registrations.ts';
 import { SyncHarness, subscription } from '../support/sync-harness.ts';
 import { changedRows, inlineRows, sectionOf, sectionsOf } from '../support/sync-sections.ts';
 
@@ -25,7 +26,6 @@ describe('S-046: what revokes', () => {
     ['no value of a key is left', { project: ['p9'], owner: ['*'] }],
     ['the resolver throws', new Error('the directory is down')],
     ['the resolver answers with no map', Object.assign([], { length: 0 })],
-    ['the resolver answers with values that are no list', { project: 'p1', owner: 'o' }],
   ];
 
   test.each(cases)('%s: no data, and S-049 the cursor unchanged', async (_title, grant) => {
@@ -39,6 +39,18 @@ describe('S-046: what revokes', () => {
     const sections = sectionsOf(frames);
     for (const section of sections) expect(section).toMatchObject(REVOKED);
     expect(sections.map(({ end }) => end.nextCursor)).toEqual(cursors);
+  });
+
+  test.each([
+    ['values that are no list', { project: 'x' }],
+    ['values that are no texts', { project: ['x', 7] }],
+    ['nothing', undefined],
+  ])('the resolver answers with %s', async (_title, grant) => {
+    const hooks = { ...h.deps.hooks, resolveScopes: () => grant as never };
+    const spec = { subscriptions: [subscription('s', 'notes', { project: ['x'] })] };
+    const { frames } = await h.drain(await h.start(spec, { ...h.deps, hooks }));
+    expect(sectionsOf(frames)).toMatchObject([REVOKED]);
+    expect(h.events).toContainEqual(expect.objectContaining({ type: 'host.failed', hook: 'resolveScopes' }));
   });
 
   test('an empty scope map is revoked', async () => {
@@ -80,6 +92,58 @@ test('a key that keeps some values is narrowed, and the echo says so', async () 
   const { frames } = await h.round({ subscriptions: [subscription('s', 'notes', scopes)] });
   expect(sectionOf(frames, 's').start.effectiveScopes).toEqual({ project: ['p3', 'p1'] });
   expect(inlineRows(sectionOf(frames, 's'))).toEqual(['a', 'c']);
+});
+
+describe('a grant that shrinks and grows again (decision 1: changed scopes)', () => {
+  const scopes = { project: ['p1', 'p2'] };
+  const ask = async (cursor: number, id = 's') => {
+    const { frames, outcome } = await h.round({
+      subscriptions: [subscription(id, 'notes', scopes, { cursor })],
+    });
+    return { ...sectionOf(frames, id), outcome };
+  };
+
+  test('is narrowed while it is small, and reset when it grows: rows were missed meanwhile', async () => {
+    await h.commit([h.note('a', 'p1')]);
+    expect(inlineRows(await ask(-1))).toEqual(['a']);
+    h.grants.set('actor-1', { project: ['p2'] });
+    await h.commit([h.delete('notes', 'a')], { actorId: 'ann', clientId: 'ann-1' });
+    expect(await ask(1)).toMatchObject({
+      start: { status: 'active', effectiveScopes: { project: ['p2'] } },
+      end: { nextCursor: 2 },
+    });
+    expect((await ask(2)).start.status).toBe('active');
+    h.grants.set('actor-1', { project: ['*'] });
+    const grown = await ask(2);
+    expect(grown).toMatchObject({
+      start: { status: 'reset', reasonCode: 'sync.cursor_expired' },
+      end: { nextCursor: 2 },
+    });
+    expect(grown.outcome).toMatchObject({ registrations: [{ state: 'reset' }] });
+    // A lost answer changes nothing.
+    expect((await ask(2)).start.status).toBe('reset');
+    expect(inlineRows(await ask(-1))).toEqual([]);
+    expect((await ask(2)).start.status).toBe('active');
+  });
+
+  test('a connect takes it for reset, so that no delta passes the gap', async () => {
+    h.grants.set('actor-1', { project: ['p2'] });
+    await ask(0);
+    const record = (await h.clientRecord())!;
+    const load = (project: string[]) =>
+      loadRegistrations({ record, grant: { kind: 'granted', allowed: { project } }, schema: h.schema });
+    expect(load(['p1', 'p2'])).toMatchObject([{ state: 'reset', caughtUp: false }]);
+    expect(load(['p2'])).toMatchObject([{ state: 'live', caughtUp: true }]);
+  });
+
+  test('other scopes under the same id are another subscription', async () => {
+    h.grants.set('actor-1', { project: ['p2'] });
+    await ask(0);
+    h.grants.set('actor-1', { project: ['p1', 'p2'] });
+    const other = subscription('s', 'notes', { project: ['p1'] }, { cursor: 0 });
+    const { frames } = await h.round({ subscriptions: [other] });
+    expect(sectionOf(frames, 's').start.status).toBe('active');
+  });
 });
 
 describe('S-048: parents and children', () => {

@@ -76,6 +76,19 @@ describe('S-008, R-065: incremental production', () => {
     expect(changedRows(sectionOf(frames, 'n'))).toEqual(['a']);
   });
 
+  test('S-014: they leave before the first read, even where reading blocks', async () => {
+    const order: string[] = [];
+    intercept = ({ method }) => {
+      if (method === 'readWindow') order.push('read');
+    };
+    const pushes = [h.push([h.note('a', 'p1')], 'mine')];
+    const generator = await h.start({ pushes, subscriptions: [notes('n', 0)] });
+    const early = await firstChunk(generator);
+    order.push('chunk');
+    await h.drain(generator, [early]);
+    expect(order).toEqual(['chunk', 'read']);
+  });
+
   test('a small response is one chunk', async () => {
     await h.commit([h.note('a', 'p1')]);
     const { chunks } = await h.round({ subscriptions: [notes('n', 0), tasks('t', 0)] });
@@ -292,6 +305,35 @@ describe('readers that leave', () => {
     expect((await h.readState()).head).toBe(0);
   });
 
+  test('an abort ends even one long page', async () => {
+    await h.close();
+    await open({ limits: { segmentBlockRows: 1, responseChunkBytes: 1_000 } });
+    await h.commit(Array.from({ length: 50 }, (_, i) => h.note(`n${i}`, 'p1', 'x'.repeat(1_000))));
+    const abort = new AbortController();
+    let reads = 0;
+    intercept = ({ method }) => {
+      if (method === 'readRowPage' && ++reads === 3) abort.abort(new Error('gone'));
+    };
+    const generator = await h.start({ subscriptions: [notes('n', -1)], signal: abort.signal });
+    await expect(generator.next()).rejects.toThrow('gone');
+    expect(reads).toBeLessThan(6);
+  });
+
+  test('a consumer that stops ends the reading', async () => {
+    await h.close();
+    await open({ limits: { responseChunkBytes: 1_000 } });
+    await h.commit(Array.from({ length: 50 }, (_, i) => h.note(`n${i}`, 'p1', 'x'.repeat(1_000))));
+    let reads = 0;
+    intercept = ({ method }) => {
+      if (method === 'readRowPage') reads++;
+    };
+    const pull = { limitSnapshotRows: 1, maxSnapshotPages: 50 };
+    const generator = await h.start({ pull, subscriptions: [notes('n', -1)] });
+    await firstChunk(generator);
+    await generator.return({ kind: 'header-only', wireVersion: 2, finalChunk: new Uint8Array() });
+    expect(reads).toBeLessThan(50);
+  });
+
   test('a consumer that stops lets production stop, and nothing is recorded', async () => {
     await h.commit([h.note('a', 'p1')]);
     const latch = new Latch();
@@ -321,6 +363,7 @@ describe('part 4, 4.3: the serve gate of the pull half', () => {
       details: { logEpochChanged: true },
     });
     expect(await h.clientRecord()).toBeNull();
+    expect(h.deps.segmentBuilds.inFlight).toBe(0);
   });
 
   test('a refusal after the pushes replaces the whole response; the retry is cached', async () => {
