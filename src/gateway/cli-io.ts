@@ -4,6 +4,8 @@ import type { Readable } from 'node:stream';
 export interface CliIo {
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
+  /** Somebody reads along: standard output is a terminal. */
+  readonly isTerminal: boolean;
   readonly stdin: Readable;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly workingFolder: string;
@@ -33,6 +35,7 @@ export function processIo(): CliIo {
     stderr: (text) => {
       process.stderr.write(text);
     },
+    isTerminal: process.stdout.isTTY === true,
     stdin: process.stdin,
     env: process.env,
     workingFolder: process.cwd(),

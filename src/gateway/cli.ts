@@ -6,6 +6,7 @@ import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
 import { type Config, resolveConfig, resolveSettings } from './config.ts';
 import { ConfigError, messageOf } from './config-error.ts';
 import { readConfigFile } from './config-file.ts';
+import { demo } from './demo/demo-command.ts';
 import { type DevSettings, dev } from './dev.ts';
 import { checkSchema, inspect, STANDARD_INPUT } from './inspect.ts';
 import { envName, flagName, LIMIT_OPTIONS, OPTIONS, type OptionSpec } from './option-table.ts';
@@ -63,6 +64,12 @@ function buildProgram(io: CliIo, finish: (code: ExitCode) => void): Command {
   devCommand.action(async () => {
     finish(await dev(devSettings(devCommand, io), io));
   });
+
+  program
+    .command('demo')
+    .description('show two clients sharing a list: live edits, an offline conflict, convergence')
+    .option('--url <url>', 'a running `tidegate dev`; default: a gateway of its own, in memory')
+    .action(async (options: { readonly url?: string }) => finish(await demo(options, io)));
 
   program
     .command('inspect')

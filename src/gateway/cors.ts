@@ -4,6 +4,7 @@
  */
 import { jsonResponse } from './http-errors.ts';
 import type { HttpHeaders, HttpRequest, HttpResponse } from './http-message.ts';
+import { createOriginList } from './origins.ts';
 import type { RouteMatch } from './routes.ts';
 
 const PREFLIGHT_SECONDS = 600;
@@ -22,10 +23,9 @@ export const CORS_OFF: Cors = { preflight: () => null, headers: () => ({}) };
 
 export function createCors(allowedOrigins: readonly string[]): Cors {
   if (allowedOrigins.length === 0) return CORS_OFF;
-  const allowed = new Set(allowedOrigins.map((origin) => origin.toLowerCase()));
+  const isListed = createOriginList(allowedOrigins);
   // Credentials are bearer tokens, never cookies: naming any page gives it nothing that it does not hold already.
-  const isAllowed = (origin: string | null): origin is string =>
-    origin !== null && (allowed.has('*') || allowed.has(origin.toLowerCase()));
+  const isAllowed = (origin: string | null): origin is string => origin !== null && isListed(origin);
   return {
     preflight: (request, match) => {
       if (request.method !== 'OPTIONS' || match.kind !== 'wrong-method') return null;

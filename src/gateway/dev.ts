@@ -5,6 +5,7 @@ import { createStaticTokens, type StaticGrant } from './auth.ts';
 import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
 import { DEV_SCHEMA } from './dev-schema.ts';
 import { createGateway } from './gateway.ts';
+import { LOCAL_ORIGINS } from './origins.ts';
 import { createPinoLogger } from './pino-logger.ts';
 
 export interface DevSettings {
@@ -20,6 +21,7 @@ export const DEV_TOKENS: ReadonlyMap<string, StaticGrant> = new Map([
 ]);
 
 const FOLDER = '.tidegate';
+const RULE = '-'.repeat(72);
 
 export async function dev(settings: DevSettings, io: CliIo): Promise<ExitCode> {
   if (io.env.NODE_ENV === 'production') {
@@ -34,8 +36,8 @@ export async function dev(settings: DevSettings, io: CliIo): Promise<ExitCode> {
     schema: DEV_SCHEMA,
     storage: { path: join(folder, 'dev.db'), synchronous: 'NORMAL' },
     ...createStaticTokens(DEV_TOKENS),
-    // A page of any development server may connect; the tokens are public anyway.
-    allowedOrigins: ['*'],
+    // Pages of other development servers on this machine may connect; others must not, the tokens are public.
+    allowedOrigins: [LOCAL_ORIGINS],
     logger: createPinoLogger(settings.logLevel, 'stderr'),
   });
   try {
@@ -60,27 +62,29 @@ function welcome(url: string): string {
   Tokens        dev-ada   every project
                 dev-ben   the project "shared" only
 
-Try it: save this as try.mjs, run \`node try.mjs\` in two terminals, once with TOKEN=dev-ben.
+Try it: save the lines between the rules as try.mjs, run \`node try.mjs\` in two terminals, once with TOKEN=dev-ben.
 
-${snippet(url)}
+${RULE}
+${snippet(url)}${RULE}
+
 Or see it at work in a browser: npm run demo
 Stop with Ctrl+C.
 `;
 }
 
 function snippet(url: string): string {
-  return `  import { readFileSync } from 'node:fs';
-  import { createClient } from 'tidegate/client';
-  import WebSocket from 'ws';
+  return `import { readFileSync } from 'node:fs';
+import { createClient } from 'tidegate/client';
+import WebSocket from 'ws';
 
-  const schema = JSON.parse(readFileSync('./${FOLDER}/dev-schema.json', 'utf8'));
-  const token = process.env.TOKEN ?? 'dev-ada';
-  const client = createClient({ url: '${url}', token, schema, webSocket: WebSocket });
-  const subscription = client.subscribe({ table: 'tasks', scopes: { project_id: 'shared' } });
-  client.onChange('tasks', () => process.stdout.write(JSON.stringify(client.rows('tasks')) + '\\n'));
-  client.connect();
-  await subscription.ready;
-  const task = { id: crypto.randomUUID(), project_id: 'shared', title: 'from ' + token, done: false, position: 1 };
-  client.mutate([{ table: 'tasks', op: 'upsert', row: task }]);
+const schema = JSON.parse(readFileSync('./${FOLDER}/dev-schema.json', 'utf8'));
+const token = process.env.TOKEN ?? 'dev-ada';
+const client = createClient({ url: '${url}', token, schema, webSocket: WebSocket });
+const subscription = client.subscribe({ table: 'tasks', scopes: { project_id: 'shared' } });
+client.onChange('tasks', () => process.stdout.write(JSON.stringify(client.rows('tasks')) + '\\n'));
+client.connect();
+await subscription.ready;
+const task = { id: crypto.randomUUID(), project_id: 'shared', title: 'from ' + token, done: false, position: 1 };
+client.mutate([{ table: 'tasks', op: 'upsert', row: task }]);
 `;
 }

@@ -32,7 +32,10 @@ export interface GatewayOptions {
   readonly crdtMergers?: Readonly<Record<string, CrdtMerger>>;
   /** Path prefix of the protocol routes. Default `/`. */
   readonly mount?: string;
-  /** Origins of pages on other hosts that may connect; they get CORS headers too. Pages of the same host always may. */
+  /**
+   * Origins of pages on other hosts that may connect, with CORS headers; `'localhost'` for any port of this machine, `'*'` for
+   * every page. Pages of the same host always may.
+   */
   readonly allowedOrigins?: readonly string[];
   /** `replace` (default): a newer connection of a client closes the older one with 4409. */
   readonly duplicateClients?: 'replace' | 'keep';

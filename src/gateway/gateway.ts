@@ -72,6 +72,7 @@ class RunningGateway implements Gateway {
   readonly #rounds: InFlight = createInFlight();
   readonly #transport: WsTransport;
   readonly #shutdown: Shutdown;
+  #probe: Promise<Readiness> | null = null;
 
   constructor(options: GatewayOptions, mount: string, core: Core) {
     const { limits, clock, random, logger } = core;
@@ -194,8 +195,16 @@ class RunningGateway implements Gateway {
     return match.kind === 'match' && match.name === 'realtime';
   }
 
-  async #readiness(): Promise<Readiness> {
-    if (this.#shutdown.state !== 'running') return 'draining';
+  #readiness(): Promise<Readiness> {
+    if (this.#shutdown.state !== 'running') return Promise.resolve('draining');
+    // The route is open to everybody: however many ask, the storage is asked once at a time.
+    this.#probe ??= this.#askStorage().finally(() => {
+      this.#probe = null;
+    });
+    return this.#probe;
+  }
+
+  async #askStorage(): Promise<Readiness> {
     try {
       await this.#core.sync.storage.ping();
       return 'ready';

@@ -107,7 +107,7 @@ export const OPTIONS = [
     type: 'list',
     default: [],
     sentence:
-      'Origins of pages on other hosts that may connect, such as https://app.example; they get CORS headers too.',
+      'Origins of pages on other hosts that may connect, such as https://app.example, with CORS headers; localhost for any port of this machine, * for every page.',
   },
   {
     ...BASE,

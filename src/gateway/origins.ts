@@ -1,21 +1,34 @@
-/** Which pages may open a socket: browsers do not ask first, so the server must look (cross-site WebSocket hijacking). */
+/** Which pages may connect: browsers do not ask before they open a socket, so the server must look (cross-site hijacking). */
 
-/** `same-host`: the page's host and port are those the request was sent to. */
+/** Any page, for hosts whose credential is a ticket in the URL and never a cookie. */
+export const ANY_ORIGIN = '*';
+/** Pages served from this machine, on whatever port: for development. */
+export const LOCAL_ORIGINS = 'localhost';
+
+const LOCAL_HOSTS: readonly string[] = ['localhost', '127.0.0.1', '[::1]'];
+
+/** Whether the host's list names the origin of a page. */
+export function createOriginList(allowedOrigins: readonly string[]): (origin: string) => boolean {
+  const allowed = new Set(allowedOrigins.map((origin) => origin.toLowerCase()));
+  return (origin) => {
+    if (allowed.has(ANY_ORIGIN) || allowed.has(origin.toLowerCase())) return true;
+    return (
+      allowed.has(LOCAL_ORIGINS) && URL.canParse(origin) && LOCAL_HOSTS.includes(new URL(origin).hostname)
+    );
+  };
+}
+
 export interface OriginPolicy {
   allows(headers: Headers): boolean;
 }
 
-/**
- * No `Origin` header means that no browser sent the request, which is allowed. `'*'` in the list allows every page: for hosts
- * whose credential is a ticket in the URL and never a cookie.
- */
+/** For upgrades. No `Origin` header means that no browser sent the request; a page of the same host always may connect. */
 export function createOriginPolicy(allowedOrigins: readonly string[]): OriginPolicy {
-  const allowed = new Set(allowedOrigins.map((origin) => origin.toLowerCase()));
+  const isListed = createOriginList(allowedOrigins);
   return {
     allows: (headers) => {
-      const origin = headers.get('origin')?.toLowerCase();
-      if (origin === undefined || allowed.has('*') || allowed.has(origin)) return true;
-      return isSameHost(origin, headers.get('host'));
+      const origin = headers.get('origin');
+      return origin === null || isListed(origin) || isSameHost(origin, headers.get('host'));
     },
   };
 }

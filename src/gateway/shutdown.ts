@@ -60,8 +60,11 @@ export class Shutdown {
     await sync.commits.close();
     await this.#flush();
     core.hub.close();
-    await core.bus.close();
-    await core.releaseStorage();
+    try {
+      await core.bus.close();
+    } finally {
+      await core.releaseStorage();
+    }
     this.#state = 'closed';
   }
 

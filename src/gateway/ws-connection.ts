@@ -7,6 +7,8 @@ import { cutReason } from '../session/live/close-socket.ts';
 import type { Connection, SessionEndpoint } from '../session/live/connection.ts';
 import type { GatewayLogger } from './logger.ts';
 
+const UTF8 = new TextDecoder();
+
 export interface WsConnectionParts {
   readonly id: string;
   readonly ws: WebSocket;
@@ -130,7 +132,7 @@ export class WsConnection implements Connection {
     try {
       if (kind === 'binary') endpoint.onBinary(bytes);
       else if (bytes.byteLength > this.#limits.controlBytesMax) this.close(1009, 'the message is too big');
-      else endpoint.onText(new TextDecoder().decode(bytes));
+      else endpoint.onText(UTF8.decode(bytes));
     } catch (failure) {
       // Endpoints promise not to throw. One that does loses its own socket, not the process.
       this.#logger.error({ connectionId: this.id, err: failure }, 'a session failed on a message');

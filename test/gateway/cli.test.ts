@@ -37,6 +37,7 @@ async function run(args: readonly string[], overrides: Partial<CliIo> = {}): Pro
     stderr: (text) => {
       err += text;
     },
+    isTerminal: false,
     stdin: Readable.from([]),
     env: {},
     workingFolder: tmpdir(),

@@ -31,4 +31,18 @@ describe('origins of upgrades', () => {
     expect(allows(list, { origin: 'http://app.example', host: 'sync.example' })).toBe(false);
     expect(allows(['*'], { origin: 'http://anything.example', host: 'sync.example' })).toBe(true);
   });
+
+  test('localhost means every port of this machine and nothing else', () => {
+    const from = (origin: string): boolean => allows(['localhost'], { origin, host: 'sync.example' });
+    expect(['http://localhost:5173', 'http://127.0.0.1', 'https://[::1]:8443'].map(from)).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect(['http://localhost.evil.example', 'http://10.0.0.1', 'null'].map(from)).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
 });
