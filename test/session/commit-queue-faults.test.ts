@@ -270,6 +270,19 @@ describe('the database refuses a row', () => {
     expect(host.eventsOf('commit.slow_path')).toEqual([]);
   });
 
+  test('a key that an earlier commit gave up does not cost the slow path, whichever row was touched first', async () => {
+    await host.push(user('u0', 'k@x'), user('u1', 'l@x'));
+    const outcomes = await host.send({
+      commits: [
+        host.commit(user('u1', 'l@x', { age: 5 })),
+        host.commit(user('u0', 'n@x')),
+        host.commit(user('u1', 'k@x')),
+      ],
+    });
+    expect(statuses(outcomes)).toEqual(['applied', 'applied', 'applied']);
+    expect(host.eventsOf('commit.slow_path')).toEqual([]);
+  });
+
   test('the answer to the slow path’s COMMIT is lost', async () => {
     await host.push(user('u0', 'taken@x'));
     seam.fail(PARTITION, 'none', 'lost-after');
@@ -303,6 +316,7 @@ describe('a defect in one commit', () => {
     await expect(bad).rejects.toBe(defect);
     expect([verdict(await good), verdict(await later)]).toEqual(['applied', 'applied']);
     expect((await host.log()).map(({ changes }) => changes[0]!.rowId)).toEqual(['t1', 't2', 't4']);
+    expect(await host.stored('tasks', 'odd')).toBeNull();
     expect(host.queue.depth).toBe(0);
   });
 

@@ -138,6 +138,7 @@ describe('what is told when', () => {
     );
     expect(seqs(answers)).toEqual([1, 2, 3]);
     expect(order).toEqual(['1 behind 3', '2 behind 3', '3 behind 3']);
+    expect(host.unansweredAtSink).toEqual([3]);
     expect(host.published.map(({ commitSeq }) => commitSeq)).toEqual([1, 2, 3]);
   });
 

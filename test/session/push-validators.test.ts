@@ -93,8 +93,12 @@ describe('row validators', () => {
     }, 'vaults');
     const vault = { id: 'v', project_id: 'p1', secret: Uint8Array.of(1, 2, 3) };
     for (const expected of ['applied', 'applied']) {
-      expect(verdict(await host.push(host.upsert('vaults', vault)))).toBe(expected);
+      const operation = host.upsert('vaults', vault);
+      const pushed = Uint8Array.from(operation.payload!);
+      expect(verdict(await host.push(operation))).toBe(expected);
       expect(await host.row('vaults', 'v')).toEqual(vault);
+      // The typed columns are written from what the request's bytes say.
+      expect(operation.payload).toEqual(pushed);
     }
   });
 

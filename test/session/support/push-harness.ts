@@ -132,6 +132,8 @@ export class PushHarness {
   readonly events: SyncEvent[] = [];
   /** What the sink was given, in order. */
   readonly published: LogCommit[] = [];
+  /** How many commits had no answer yet, whenever the sink was given some. */
+  readonly unansweredAtSink: number[] = [];
   readonly storage: Storage;
   readonly queue: CommitQueue;
   readonly #options: HarnessOptions;
@@ -167,7 +169,12 @@ export class PushHarness {
       clock: this.clock,
       random: EVEN,
       events: { emit: (event) => this.events.push(event) },
-      sink: { accept: (_partition, _epoch, commits) => this.published.push(...commits) },
+      sink: {
+        accept: (_partition, _epoch, commits) => {
+          this.published.push(...commits);
+          this.unansweredAtSink.push(this.queue.depth);
+        },
+      },
       blobs: options.blobs ?? NO_BLOBS,
       sha256,
     });
