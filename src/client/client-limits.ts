@@ -32,8 +32,10 @@ export interface ClientLimits {
   readonly backoffMaxMs: number;
   /** Spread of the return after the server went away on purpose (1001, 1012), in ms. */
   readonly returnSpreadMs: number;
-  /** Spread of the pull after a wake-up that concerns this client alone, in ms. */
+  /** Spread of the pull after a wake-up that nothing here explains, in ms. */
   readonly wakeSpreadMs: number;
+  /** A wake-up this soon after an own round is due to that round and answered at once, in ms. */
+  readonly ownRoundWindowMs: number;
   /** Spread of a pull that many clients make at the same time: after an automatic reconnect, a reset, a large commit. */
   readonly herdSpreadMs: number;
   /** Answers `retryable` for the same commit before it counts as rejected (`sync.idempotency_cache_miss`). */
@@ -65,7 +67,8 @@ export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
   backoffFirstMs: 1_000,
   backoffMaxMs: 30_000,
   returnSpreadMs: 1_000,
-  wakeSpreadMs: 50,
+  wakeSpreadMs: 250,
+  ownRoundWindowMs: 1_000,
   herdSpreadMs: 2_000,
   commitRetriesMax: 5,
 };

@@ -55,6 +55,8 @@ export class SyncLoop implements Inbound {
   #pullDueMs: number | null = null;
   /** No round before this, monotonic ms: backoff. */
   #holdUntilMs = 0;
+  /** When the latest round was served, monotonic ms. */
+  #servedAtMs = Number.NEGATIVE_INFINITY;
   /** The newest log position heard of. */
   #knownHead: number;
   /** A delta was not applied: none may be until a pull closed the hole. */
@@ -86,15 +88,22 @@ export class SyncLoop implements Inbound {
   }
 
   onWake({ cursor, reason }: WakeUpData): void {
-    const { wakeSpreadMs, herdSpreadMs } = this.#parts.limits;
+    const { herdSpreadMs } = this.#parts.limits;
     this.#knownHead = Math.max(this.#knownHead, cursor);
     if (reason === 'reset-required') {
       this.#knownHead = cursor;
       this.#needPull(herdSpreadMs);
     } else if (!this.#rounds.busy) {
-      this.#needPull(reason === 'delta-too-large' ? herdSpreadMs : wakeSpreadMs);
+      this.#needPull(reason === 'delta-too-large' ? herdSpreadMs : this.#wakeSpreadMs());
     }
     // During a round the head alone decides: the response may well cover what the wake-up announces.
+  }
+
+  /** A commit that lands before the server has read the ack of a round wakes the client of that round alone. */
+  #wakeSpreadMs(): number {
+    const { clock, limits } = this.#parts;
+    const sinceRoundMs = clock.monotonicMs() - this.#servedAtMs;
+    return sinceRoundMs <= limits.ownRoundWindowMs ? 0 : limits.wakeSpreadMs;
   }
 
   onDelta(bytes: Uint8Array): void {
@@ -205,6 +214,7 @@ export class SyncLoop implements Inbound {
     const { store, socket, backoff, status } = this.#parts;
     store.subscriptions.markTold(plan.revision);
     this.#isCaughtUp = true;
+    this.#servedAtMs = this.#parts.clock.monotonicMs();
     this.#epochAnswers = 0;
     this.#hasGap = end.segmentFailure !== null;
     const { liveCursor, unfinished } = store.subscriptions;

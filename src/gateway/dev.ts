@@ -67,7 +67,7 @@ Try it: save the lines between the rules as try.mjs, run \`node try.mjs\` in two
 ${RULE}
 ${snippet(url)}${RULE}
 
-Or see it at work in a browser: npm run demo
+Or watch two clients share a list in this terminal: npm run demo
 Stop with Ctrl+C.
 `;
 }

@@ -334,6 +334,23 @@ describe('wake-ups', () => {
     await connection.request();
   });
 
+  test('right after an own round a wake-up is answered at once, later within a spread of its own', async () => {
+    const { clock, random } = it;
+    const { connection } = await goLive(it);
+    random.nextUnit = 0.5;
+    clock.advance(1_000);
+    connection.wake(6);
+    await connection.request();
+    connection.respond([header(), subStart('s1'), subEnd(6)]);
+    await connection.ack();
+    clock.advance(1_001);
+    connection.wake(7);
+    await clock.settle();
+    expect(connection.requestsSeen).toBe(3);
+    clock.advance(125);
+    await connection.request();
+  });
+
   test('a head that a pull does not reach is not chased for ever', async () => {
     const { clock } = it;
     const { connection } = await goLive(it);
@@ -345,6 +362,13 @@ describe('wake-ups', () => {
     clock.advance(60_000);
     await clock.settle();
     expect(connection.requestsSeen).toBe(3);
+    // It is forgotten: a later pull that moves does not chase it either.
+    connection.wake(6);
+    await connection.request();
+    connection.respond([header(), subStart('s1'), subEnd(6)]);
+    await connection.ack();
+    await clock.settle();
+    expect(connection.requestsSeen).toBe(4);
   });
 
   test('a window cut by the limit is pulled again at once', async () => {
