@@ -1,11 +1,11 @@
 /** Writing one batch: log, scope indexes, rows, tombstones, results, head (part 6 rules 1 and 2). */
 import type { StoredScopes } from '../../protocol/frames.ts';
 import type { CompiledTable } from '../../protocol/schema.ts';
+import { parseScopes, scopesText } from '../scope-json.ts';
 import type { CommitBatch, NewCommit, PushResultRecord, RowUpsert, TableWrites } from '../storage.ts';
 import type { SqliteConnection } from './driver.ts';
 import { quoted } from './identifiers.ts';
 import { readScopesText } from './pages.ts';
-import { parseScopes, scopesText } from './scope-json.ts';
 import { toRowError } from './sqlite-errors.ts';
 import { sqlValues, upsertSql } from './typed-table.ts';
 

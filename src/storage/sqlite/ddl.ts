@@ -3,11 +3,12 @@ import { foldIdentifier } from '../../protocol/identifiers.ts';
 import type { CompiledTable } from '../../protocol/schema.ts';
 import type { TableLayout } from '../../protocol/schema-layout.ts';
 import { StorageError } from '../storage-error.ts';
+import type { DeclaredIndex } from '../stored-schema.ts';
+import { holdsColumn, isOwnColumn, materializedColumns } from '../synced-columns.ts';
 import type { SqliteConnection } from './driver.ts';
 import { quoted } from './identifiers.ts';
-import type { DeclaredIndex } from './schema-meta.ts';
 import { toRowError } from './sqlite-errors.ts';
-import { createTableSql, isOwnColumn, materializedColumns, sqlType } from './typed-table.ts';
+import { createTableSql, sqlType } from './typed-table.ts';
 
 export function createTable(connection: SqliteConnection, table: CompiledTable): void {
   const taken = connection.get(
@@ -55,14 +56,6 @@ export function growTable(connection: SqliteConnection, table: CompiledTable, fr
       allowNull(connection, table.name, column.name);
     }
   }
-}
-
-/** True when the database column already holds this column's values. */
-export function holdsColumn(
-  from: TableLayout,
-  { name, type }: { readonly name: string; readonly type: string },
-): boolean {
-  return from.materialize && from.columns.some((column) => column.name === name && column.type === type);
 }
 
 function readColumns(connection: SqliteConnection, table: string): readonly ExistingColumn[] {

@@ -1,9 +1,9 @@
 /** Reading rows: keyset pages through the row-scope index (§2.10), single rows by id. */
 import type { CompiledTable } from '../../protocol/schema.ts';
+import { ScopesParser } from '../scope-json.ts';
 import type { RowPage, RowScan, StoredRow } from '../storage.ts';
 import type { SqliteConnection, SqlParams, SqlRow } from './driver.ts';
 import { quoted, scopeCondition, scopeConditionParams } from './identifiers.ts';
-import { ScopesParser } from './scope-json.ts';
 import { cheapestVariable, type ScopeRange, ScopeStream } from './scope-stream.ts';
 import { guarded } from './sqlite-errors.ts';
 import { assertScoped, KEYS_PER_TURN, nextTurn, type ReadPlace } from './windows.ts';

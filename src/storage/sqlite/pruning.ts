@@ -1,7 +1,8 @@
 /** Removing old commits in bounded batches (part 6 rule 6). */
+
+import { parseScopes } from '../scope-json.ts';
 import type { SqliteConnection } from './driver.ts';
 import { unknownPartition } from './partitions.ts';
-import { parseScopes } from './scope-json.ts';
 
 export interface PruneRequest {
   readonly partition: string;

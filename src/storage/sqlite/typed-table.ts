@@ -1,5 +1,6 @@
 /** How a synced table stands in SQLite: column types, statements, values (part 6 rules 2, 3 and 5). */
 import type { ColumnType, ColumnValue, CompiledColumn, CompiledTable } from '../../protocol/schema.ts';
+import { materializedColumns, OWN_COLUMNS } from '../synced-columns.ts';
 import type { SqlValue } from './driver.ts';
 import { quoted } from './identifiers.ts';
 
@@ -18,25 +19,10 @@ export function sqlType(column: Pick<CompiledColumn, 'type'>): string {
   return SQL_TYPES[column.type];
 }
 
-/** The schema's columns that exist in the database. */
-export function materializedColumns(table: CompiledTable): readonly CompiledColumn[] {
-  return table.materialize ? table.columns : [];
-}
-
-/** Columns may be called like ours with another ending; ours all begin with `_sync`, which the compiler reserves. */
-const OWN_COLUMNS = [
-  '_sync_partition',
-  '_sync_row_id',
-  '_sync_server_version',
-  '_sync_scopes',
-  '_sync_payload',
-];
-
-export function isOwnColumn(name: string): boolean {
-  return OWN_COLUMNS.includes(name);
-}
-
-/** Ours that are read without the payload come first, the payload last: long ones continue on pages of their own. */
+/**
+ * A rowid table: rows are wide, and their ids random (see `migrations.ts`). What is read without the payload comes first;
+ * a long payload continues on pages of its own.
+ */
 export function createTableSql(table: CompiledTable): string {
   const columns = materializedColumns(table).map(
     (column) => `${quoted(column.name)} ${sqlType(column)}${column.nullable ? '' : ' NOT NULL'},\n  `,
@@ -48,7 +34,7 @@ export function createTableSql(table: CompiledTable): string {
   _sync_scopes TEXT NOT NULL,
   ${columns.join('')}_sync_payload BLOB NOT NULL,
   PRIMARY KEY (_sync_partition, _sync_row_id)
-) STRICT, WITHOUT ROWID`;
+) STRICT`;
 }
 
 /** Parameters: partition, row id, server version, scopes, payload, then `sqlValues`. */

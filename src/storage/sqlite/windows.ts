@@ -1,11 +1,11 @@
 /** Reading the log: windows through the scope index (§2.8, S-043), whole commits for the hub. */
 import type { Clock } from '../../protocol/clock.ts';
 import type { OpName } from '../../protocol/frames.ts';
+import { ScopesParser } from '../scope-json.ts';
 import type { CommitWindow, LogChange, LogCommit, LogRead, WindowQuery } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import type { SqliteConnection, SqlParams, SqlRow } from './driver.ts';
 import { scopeCondition, scopeConditionParams } from './identifiers.ts';
-import { ScopesParser } from './scope-json.ts';
 import { cheapestVariable, type ScopeRange, ScopeStream } from './scope-stream.ts';
 import { guarded } from './sqlite-errors.ts';
 

@@ -1,5 +1,5 @@
 /** Stored scopes as the text of a `scopes` column. Equal scopes give equal text. */
-import type { StoredScopes } from '../../protocol/frames.ts';
+import type { StoredScopes } from '../protocol/frames.ts';
 
 export function scopesText(scopes: StoredScopes): string {
   const variables = Object.keys(scopes);
