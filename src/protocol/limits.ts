@@ -97,6 +97,8 @@ export interface Limits {
   readonly catchUpCommitsMax: number;
   /** Sessions served per turn of the event loop when a fanout is large. */
   readonly fanoutSessionsPerTurn: number;
+  /** Commits of a partition that wait to be matched; more than that and their sessions are woken instead. */
+  readonly fanoutBacklogCommitsMax: number;
   /** Head poll of partitions with sessions, in ms: the backstop for a lost notice. */
   readonly headPollMs: number;
 
@@ -169,6 +171,7 @@ export const DEFAULT_LIMITS: Limits = {
   ringBytesMax: 8 * MIB,
   catchUpCommitsMax: 16_384,
   fanoutSessionsPerTurn: 256,
+  fanoutBacklogCommitsMax: 16_384,
   headPollMs: 5_000,
 
   cursorFlushMs: 1_000,

@@ -1,9 +1,9 @@
 /** One subscription of a cohort: what it matches and how its delta section begins. */
 import { encodeFrame } from '../../protocol/frame-codecs.ts';
-import type { ScopeMap, StoredScopes, WireVersion } from '../../protocol/frames.ts';
+import type { ScopeMap, WireVersion } from '../../protocol/frames.ts';
+import type { LogChange } from '../../storage/storage.ts';
 import type { Registration } from '../sync/round-outcome.ts';
 import type { Cohort } from './cohort.ts';
-import type { MatchedPart } from './delta.ts';
 
 /** From this many values on a list is looked up in a set. */
 const SET_VALUES_MIN = 9;
@@ -19,8 +19,6 @@ export class CohortRegistration {
   readonly table: string;
   readonly effective: ScopeMap;
   readonly state: Registration['state'];
-  /** What the commit that is being matched has for this registration so far. */
-  openPart: MatchedPart | null = null;
   /** The variable under which the scope index keeps it; `null` while it is not in there. */
   indexedUnder: string | null = null;
   readonly #variables: readonly VariableValues[];
@@ -44,14 +42,15 @@ export class CohortRegistration {
     return this.state === 'live';
   }
 
-  /** §3.2: the stored value lies in the list for every effective variable. The table is the caller's to compare. */
-  matches(scopes: StoredScopes): boolean {
+  /** §3.2: equal table, and the stored value lies in the list for every effective variable. */
+  readonly selects = (change: LogChange): boolean => {
+    if (change.table !== this.table) return false;
     for (const variable of this.#variables) {
-      const value = scopes[variable.variable];
+      const value = change.scopes[variable.variable];
       if (value === undefined || !variable.has(value)) return false;
     }
     return true;
-  }
+  };
 
   /** `SUB_START` of a delta section; the same bytes for every delta. */
   get startFrame(): Uint8Array {

@@ -2,10 +2,10 @@
 import type { WireVersion } from '../../protocol/frames.ts';
 import type { Registration } from '../sync/round-outcome.ts';
 import { CohortRegistration } from './cohort-registration.ts';
-import type { RingEntry } from './commit-ring.ts';
-import type { DeltaPlan, MatchedCommit, MatchedPart } from './delta.ts';
+import type { DeltaPlan } from './delta.ts';
 import { DeltaBatch } from './delta-batch.ts';
 import type { FanoutMember, FanoutTurn } from './member.ts';
+import type { RingEntry } from './ring-entry.ts';
 
 export interface CohortIdentity {
   readonly wireVersion: WireVersion;
@@ -46,9 +46,11 @@ export class Cohort {
   readonly members = new Set<FanoutMember>();
   readonly deltaPlan: DeltaPlan;
   readonly encodeFailed: (error: unknown) => void;
+  /** Owned by the fanout: it has this cohort in its queue. */
+  isQueued = false;
   /** Newest commit that matched, delivered or not. */
   lastMatchSeq = 0;
-  #pending: MatchedCommit[] = [];
+  #pending: RingEntry[] = [];
   /** A hole that stands behind `#pending`. */
   #ready: DeltaBatch[] = [];
   #delivery: Delivery | null = null;
@@ -63,26 +65,23 @@ export class Cohort {
       (registration) => new CohortRegistration(this, registration, wireVersion),
     );
     const { header, deltaBytesMax } = setting;
-    this.deltaPlan = { wireVersion, header, registrations: this.registrations, bytesMax: deltaBytesMax };
+    const live = this.registrations.filter((registration) => registration.isLive);
+    this.deltaPlan = { wireVersion, header, registrations: live, bytesMax: deltaBytesMax };
   }
 
   get hasLive(): boolean {
-    return this.registrations.some((registration) => registration.isLive);
+    return this.deltaPlan.registrations.length > 0;
   }
 
   get hasWork(): boolean {
     return this.#delivery !== null || this.#pending.length > 0 || this.#ready.length > 0;
   }
 
-  /** One change of `entry` matches `registration`. Called in commit order. */
-  collect(entry: RingEntry, registration: CohortRegistration, position: number): void {
-    let commit = this.#pending.at(-1);
-    if (commit?.entry !== entry) {
-      commit = { entry, parts: [] };
-      this.#pending.push(commit);
-      this.lastMatchSeq = entry.seq;
-    }
-    addChange(commit, registration, position);
+  /** `entry` matches. Called in commit order, any number of times for one commit. */
+  collect(entry: RingEntry): void {
+    if (entry.seq === this.lastMatchSeq) return;
+    this.#pending.push(entry);
+    this.lastMatchSeq = entry.seq;
   }
 
   /** Commits up to `throughSeq` could not be read; some may have matched. */
@@ -94,20 +93,13 @@ export class Cohort {
 
   /** What `entries` hold for this cohort; `null` for nothing. */
   matchAll(entries: readonly RingEntry[]): DeltaBatch | null {
-    const commits: MatchedCommit[] = [];
-    for (const entry of entries) {
-      const commit = this.#matchOne(entry);
-      if (commit !== null) commits.push(commit);
-    }
-    return commits.length === 0 ? null : new DeltaBatch(this, commits, null);
+    const matching = entries.filter((entry) => this.matches(entry));
+    return matching.length === 0 ? null : new DeltaBatch(this, matching, null);
   }
 
   matches(entry: RingEntry): boolean {
-    return entry.commit.changes.some(({ table, scopes }) =>
-      this.registrations.some(
-        (registration) => registration.isLive && registration.table === table && registration.matches(scopes),
-      ),
-    );
+    const { registrations } = this.deltaPlan;
+    return entry.commit.changes.some((change) => registrations.some(({ selects }) => selects(change)));
   }
 
   /**
@@ -143,31 +135,6 @@ export class Cohort {
     if (this.#pending.length === 0) return;
     const commits = this.#pending;
     this.#pending = [];
-    for (const registration of this.registrations) registration.openPart = null;
     this.#ready.push(new DeltaBatch(this, commits, null));
   }
-
-  #matchOne(entry: RingEntry): MatchedCommit | null {
-    const commit: MatchedCommit = { entry, parts: [] };
-    const { changes } = entry.commit;
-    for (const registration of this.registrations) {
-      if (!registration.isLive) continue;
-      const matching: number[] = [];
-      changes.forEach(({ table, scopes }, position) => {
-        if (registration.table === table && registration.matches(scopes)) matching.push(position);
-      });
-      if (matching.length > 0) commit.parts.push({ registration, entry, changes: matching });
-    }
-    return commit.parts.length === 0 ? null : commit;
-  }
-}
-
-function addChange(commit: MatchedCommit, registration: CohortRegistration, position: number): void {
-  let part: MatchedPart | null = registration.openPart;
-  if (part?.entry !== commit.entry) {
-    part = { registration, entry: commit.entry, changes: [] };
-    registration.openPart = part;
-    commit.parts.push(part);
-  }
-  part.changes.push(position);
 }

@@ -1,52 +1,9 @@
 /** The newest commits of one partition, dense and in order, for catch-up without the database (architecture §4.6). */
-import type { ChangeBody } from '../../protocol/commit-codec.ts';
-import { encodeChangeBody } from '../../protocol/commit-codec.ts';
 import type { Limits } from '../../protocol/limits.ts';
-import type { LogChange, LogCommit } from '../../storage/storage.ts';
+import type { RingEntry } from './ring-entry.ts';
 
-/** What a commit costs beside its payloads, roughly. */
-const COMMIT_BYTES = 256;
-const CHANGE_BYTES = 128;
 /** Emptied places in front of the ring that are not yet worth a move. */
 const FRONT_MAX = 64;
-
-/** A released commit with what its cohorts share of its encoding. */
-export class RingEntry {
-  readonly commit: LogCommit;
-  readonly bytes: number;
-  /** `COMMIT` frame of all changes, per wire version; filled by the first cohort that needs it. */
-  readonly wholeFrames: (Uint8Array | null)[] = [null, null];
-  /** Encoded changes by position; filled by the first cohort that needs one. */
-  #bodies: (Uint8Array | undefined)[] | null = null;
-
-  constructor(commit: LogCommit) {
-    this.commit = commit;
-    this.bytes = commitBytes(commit);
-  }
-
-  get seq(): number {
-    return this.commit.commitSeq;
-  }
-
-  body(position: number): Uint8Array {
-    this.#bodies ??= [];
-    const known = this.#bodies[position];
-    if (known !== undefined) return known;
-    const body = encodeChangeBody(changeBody(this.commit.changes[position]!));
-    this.#bodies[position] = body;
-    return body;
-  }
-}
-
-function changeBody({ rowId, op, rowVersion, scopes, payload }: LogChange): ChangeBody {
-  return { rowId, op, rowVersion, scopes, row: payload };
-}
-
-function commitBytes(commit: LogCommit): number {
-  let bytes = COMMIT_BYTES;
-  for (const change of commit.changes) bytes += CHANGE_BYTES + (change.payload?.length ?? 0);
-  return bytes;
-}
 
 export class CommitRing {
   readonly #commitsMax: number;

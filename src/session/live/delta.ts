@@ -1,23 +1,10 @@
 /** Deltas (part 3, 3.5.1): what became ready for one cohort, encoded once; the same bytes go to every member. */
 import { TAG_DELTA } from '../../protocol/control.ts';
-import { END_FRAME, ENVELOPE_BYTES, encodeEnvelope, encodeFrame } from '../../protocol/frame-codecs.ts';
+import { END_FRAME, ENVELOPE_BYTES } from '../../protocol/frame-codecs.ts';
 import { FrameWriter } from '../../protocol/frame-writer.ts';
 import type { WireVersion } from '../../protocol/frames.ts';
 import type { CohortRegistration } from './cohort-registration.ts';
-import type { RingEntry } from './commit-ring.ts';
-
-/** The changes of one commit that match one registration, by position, in commit order. */
-export interface MatchedPart {
-  readonly registration: CohortRegistration;
-  readonly entry: RingEntry;
-  readonly changes: number[];
-}
-
-/** One commit with all that it means for a cohort. */
-export interface MatchedCommit {
-  readonly entry: RingEntry;
-  readonly parts: MatchedPart[];
-}
+import type { RingEntry } from './ring-entry.ts';
 
 export interface DeltaMessage {
   /** Highest `commitSeq` in it. */
@@ -30,12 +17,13 @@ export interface DeltaPlan {
   readonly wireVersion: WireVersion;
   /** Encoded `RESP_HEADER` of this wire version. */
   readonly header: Uint8Array;
-  /** In subscription order. */
+  /** Those that take sections, in subscription order. */
   readonly registrations: readonly CohortRegistration[];
   /** Bound of one message, tag byte excluded. */
   readonly bytesMax: number;
 }
 
+/** What a message holds for one registration. */
 interface Section {
   readonly frames: Uint8Array[];
   lastSeq: number;
@@ -47,108 +35,98 @@ const SUB_END_BYTES = 5 + 8 + 1;
 
 /**
  * As few messages as the size bound allows, cut between commits (3.5.4): sections in subscription order, each with its
- * commits in log order. A commit that is too large alone stands alone, without bytes.
+ * commits in log order. A commit that is too large alone stands alone, without bytes. `entries` match the cohort.
  */
-export function encodeDeltas(plan: DeltaPlan, commits: readonly MatchedCommit[]): DeltaMessage[] {
-  const messages: DeltaMessage[] = [];
-  const frameBytes = ENVELOPE_BYTES + plan.header.length + END_FRAME.length;
-  let sections = new Map<CohortRegistration, Section>();
-  let lengthBytes = frameBytes;
-  let lastSeq = 0;
-  const flush = (): void => {
-    if (sections.size > 0) messages.push({ lastSeq, bytes: assemble(plan, sections, lengthBytes) });
-    sections = new Map();
-    lengthBytes = frameBytes;
-  };
-  for (const { entry, parts } of commits) {
-    const frames = parts.map((part) => commitFrame(part, plan.wireVersion));
-    let addedBytes = addition(parts, frames, sections);
-    if (lengthBytes + addedBytes > plan.bytesMax) {
-      flush();
-      addedBytes = addition(parts, frames, sections);
+export function encodeDeltas(plan: DeltaPlan, entries: readonly RingEntry[]): DeltaMessage[] {
+  const packer = new DeltaPacker(plan);
+  for (const entry of entries) packer.add(entry);
+  return packer.finish();
+}
+
+class DeltaPacker {
+  readonly #plan: DeltaPlan;
+  readonly #messages: DeltaMessage[] = [];
+  /** By position of the registration. */
+  readonly #sections: Section[];
+  /** Of the commit that is being added. */
+  readonly #frames: (Uint8Array | null)[];
+  readonly #emptyBytes: number;
+  #lengthBytes: number;
+  #lastSeq = 0;
+
+  constructor(plan: DeltaPlan) {
+    this.#plan = plan;
+    this.#sections = plan.registrations.map(() => ({ frames: [], lastSeq: 0 }));
+    this.#frames = plan.registrations.map(() => null);
+    this.#emptyBytes = ENVELOPE_BYTES + plan.header.length + END_FRAME.length;
+    this.#lengthBytes = this.#emptyBytes;
+  }
+
+  add(entry: RingEntry): void {
+    const { registrations, wireVersion, bytesMax } = this.#plan;
+    for (let at = 0; at < registrations.length; at++) {
+      this.#frames[at] = entry.frame(wireVersion, registrations[at]!.selects);
     }
-    if (lengthBytes + addedBytes > plan.bytesMax) {
-      messages.push({ lastSeq: entry.seq, bytes: null });
-      continue;
+    let addedBytes = this.#addedBytes();
+    if (this.#lengthBytes + addedBytes > bytesMax) {
+      this.#flush();
+      addedBytes = this.#addedBytes();
     }
-    lengthBytes += addedBytes;
-    lastSeq = entry.seq;
-    parts.forEach((part, at) => {
-      const section = sections.get(part.registration);
-      if (section === undefined) {
-        sections.set(part.registration, { frames: [frames[at]!], lastSeq });
-      } else {
-        section.frames.push(frames[at]!);
-        section.lastSeq = lastSeq;
-      }
-    });
+    if (this.#lengthBytes + addedBytes > bytesMax) this.#messages.push({ lastSeq: entry.seq, bytes: null });
+    else this.#take(entry.seq, addedBytes);
   }
-  flush();
-  return messages;
-}
 
-/** Bytes that a commit adds to a message which already has `sections`. */
-function addition(
-  parts: readonly MatchedPart[],
-  frames: readonly Uint8Array[],
-  sections: ReadonlyMap<CohortRegistration, Section>,
-): number {
-  let bytes = 0;
-  for (let at = 0; at < parts.length; at++) {
-    const { registration } = parts[at]!;
-    bytes += frames[at]!.length;
-    if (!sections.has(registration)) bytes += registration.startFrame.length + SUB_END_BYTES;
+  finish(): DeltaMessage[] {
+    this.#flush();
+    return this.#messages;
   }
-  return bytes;
-}
 
-function assemble(
-  plan: DeltaPlan,
-  sections: ReadonlyMap<CohortRegistration, Section>,
-  lengthBytes: number,
-): Uint8Array {
-  const bytes = new Uint8Array(TAG_BYTES + lengthBytes);
-  let at = TAG_BYTES;
-  const append = (piece: Uint8Array): void => {
-    bytes.set(piece, at);
-    at += piece.length;
-  };
-  bytes[0] = TAG_DELTA;
-  append(encodeEnvelope(plan.wireVersion, 'response'));
-  append(plan.header);
-  for (const registration of plan.registrations) {
-    const section = sections.get(registration);
-    if (section === undefined) continue;
-    append(registration.startFrame);
-    for (const frame of section.frames) append(frame);
-    append(encodeFrame(plan.wireVersion, { type: 'SUB_END', nextCursor: section.lastSeq }));
+  /** Bytes that the commit adds to the message as it stands. */
+  #addedBytes(): number {
+    let bytes = 0;
+    for (let at = 0; at < this.#frames.length; at++) {
+      const frame = this.#frames[at];
+      if (frame === null || frame === undefined) continue;
+      bytes += frame.length;
+      if (this.#sections[at]!.frames.length > 0) continue;
+      bytes += this.#plan.registrations[at]!.startFrame.length + SUB_END_BYTES;
+    }
+    return bytes;
   }
-  append(END_FRAME);
-  return bytes;
-}
 
-/** A registration that takes the whole commit shares its frame with every other one that does. */
-function commitFrame({ entry, changes }: MatchedPart, wireVersion: WireVersion): Uint8Array {
-  const isWhole = changes.length === entry.commit.changes.length;
-  const known = isWhole ? entry.wholeFrames[wireVersion - 1] : null;
-  if (known !== null && known !== undefined) return known;
-  const frame = encodeCommit(entry, changes, wireVersion);
-  if (isWhole) entry.wholeFrames[wireVersion - 1] = frame.slice();
-  return frame;
-}
+  #take(seq: number, addedBytes: number): void {
+    this.#lengthBytes += addedBytes;
+    this.#lastSeq = seq;
+    for (let at = 0; at < this.#frames.length; at++) {
+      const frame = this.#frames[at];
+      if (frame === null || frame === undefined) continue;
+      const section = this.#sections[at]!;
+      section.frames.push(frame);
+      section.lastSeq = seq;
+    }
+  }
 
-function encodeCommit(entry: RingEntry, changes: readonly number[], wireVersion: WireVersion): Uint8Array {
-  const { commitSeq, createdAtMs, actorId } = entry.commit;
-  const indexByTable = new Map<string, number>();
-  for (const position of changes) {
-    const { table } = entry.commit.changes[position]!;
-    if (!indexByTable.has(table)) indexByTable.set(table, indexByTable.size);
+  #flush(): void {
+    if (this.#lengthBytes === this.#emptyBytes) return;
+    this.#messages.push({ lastSeq: this.#lastSeq, bytes: this.#assemble() });
+    for (const section of this.#sections) section.frames.length = 0;
+    this.#lengthBytes = this.#emptyBytes;
   }
-  const writer = new FrameWriter(wireVersion);
-  writer.beginCommit({ commitSeq, createdAtMs, actorId, tables: [...indexByTable.keys()] });
-  for (const position of changes) {
-    writer.change(indexByTable.get(entry.commit.changes[position]!.table)!, entry.body(position));
+
+  #assemble(): Uint8Array {
+    const { wireVersion, header, registrations } = this.#plan;
+    const writer = new FrameWriter(wireVersion, TAG_BYTES + this.#lengthBytes);
+    writer.tag(TAG_DELTA);
+    writer.envelope('response');
+    writer.raw(header);
+    for (let at = 0; at < registrations.length; at++) {
+      const { frames, lastSeq } = this.#sections[at]!;
+      if (frames.length === 0) continue;
+      writer.raw(registrations[at]!.startFrame);
+      for (const frame of frames) writer.raw(frame);
+      writer.frame({ type: 'SUB_END', nextCursor: lastSeq });
+    }
+    writer.end();
+    return writer.take();
   }
-  writer.endCommit();
-  return writer.take();
 }

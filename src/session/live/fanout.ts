@@ -7,7 +7,7 @@ import type { FanoutTurn } from './member.ts';
 
 /** A feed with released commits that were not matched yet. */
 export interface Matchable {
-  /** Matches the next released commit; returns its number of matches, or `null` when none is left. */
+  /** Matches the next released commit; returns how many registrations were looked at, or `null` when none is left. */
   matchNext(): number | null;
 }
 
@@ -39,6 +39,8 @@ export class Fanout {
   }
 
   addCohort(cohort: Cohort): void {
+    if (cohort.isQueued) return;
+    cohort.isQueued = true;
     this.#cohorts.add(cohort);
     this.#schedule();
   }
@@ -48,6 +50,7 @@ export class Fanout {
   }
 
   dropCohort(cohort: Cohort): void {
+    cohort.isQueued = false;
     this.#cohorts.delete(cohort);
   }
 
@@ -90,9 +93,9 @@ export class Fanout {
     for (const cohort of this.#cohorts) {
       const left = this.#sessionsPerTurn - sessions;
       if (left <= 0) break;
-      this.#cohorts.delete(cohort);
+      this.dropCohort(cohort);
       sessions += cohort.deliver(left, turn);
-      if (cohort.hasWork) this.#cohorts.add(cohort);
+      if (cohort.hasWork) this.addCohort(cohort);
     }
     return sessions;
   }

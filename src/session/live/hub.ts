@@ -64,6 +64,8 @@ class CommitHub implements Hub {
       schemaVersion: schema.version,
       fanout: this.#fanout,
       catchUp: (feed, cause) => this.#reader.catchUp(feed, cause),
+      backlogDropped: ({ partition }, throughSeq) =>
+        events.emit({ type: 'fanout.backlog_dropped', partition, throughSeq }),
       encodeFailed: (error) => events.emit({ type: 'fanout.failed', error }),
     };
     this.#unsubscribe = [

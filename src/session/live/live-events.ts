@@ -41,6 +41,8 @@ export type LiveEvent =
       readonly wakeUps: number;
       readonly bytes: number;
     }
+  /** More commits waited than the fanout can match: all their possible sessions were woken instead. */
+  | { readonly type: 'fanout.backlog_dropped'; readonly partition: string; readonly throughSeq: number }
   /** A commit that could not be encoded; its sessions were woken instead. */
   | { readonly type: 'fanout.failed'; readonly error: unknown }
   | {

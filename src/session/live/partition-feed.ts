@@ -12,11 +12,12 @@ import type { WireVersion } from '../../protocol/frames.ts';
 import type { Limits } from '../../protocol/limits.ts';
 import type { LogCommit, PartitionState } from '../../storage/storage.ts';
 import { Cohort, type CohortIdentity, cohortKey } from './cohort.ts';
-import { CommitRing, RingEntry } from './commit-ring.ts';
+import { CommitRing } from './commit-ring.ts';
 import type { DeltaBatch } from './delta-batch.ts';
 import type { Fanout, Matchable } from './fanout.ts';
 import type { CatchUpCause } from './live-events.ts';
 import type { FanoutMember } from './member.ts';
+import { RingEntry } from './ring-entry.ts';
 import { ScopeIndex } from './scope-index.ts';
 import { WakeText } from './wake-text.ts';
 
@@ -27,6 +28,8 @@ export interface FeedDeps {
   /** Asks for one read of the log; calls while one runs are joined. */
   readonly catchUp: (feed: PartitionFeed, cause: CatchUpCause) => void;
   readonly encodeFailed: (error: unknown) => void;
+  /** Commits up to `throughSeq` were given up as deltas. */
+  readonly backlogDropped: (feed: PartitionFeed, throughSeq: number) => void;
 }
 
 export interface Offer {
@@ -237,6 +240,16 @@ export class PartitionFeed implements Matchable {
     if (commit.changes.length === 0) return;
     this.#released.push(entry);
     this.#deps.fanout.addFeed(this);
+    if (this.#released.length - this.#matched > this.#deps.limits.fanoutBacklogCommitsMax)
+      this.#dropBacklog();
+  }
+
+  /** Commits come faster than they can be matched: one pull per session is cheaper than all those deltas. */
+  #dropBacklog(): void {
+    const hole = { throughSeq: this.#headSeq };
+    this.#released.length = this.#matched;
+    this.#released.push(hole);
+    this.#deps.backlogDropped(this, hole.throughSeq);
   }
 
   /** Commits of another timeline are of no use. */

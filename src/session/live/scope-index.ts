@@ -1,7 +1,7 @@
 /** From the scopes of a change to the registrations that match it: (table, variable, value) → registrations (architecture §4.3). */
 import type { Cohort } from './cohort.ts';
 import type { CohortRegistration } from './cohort-registration.ts';
-import type { RingEntry } from './commit-ring.ts';
+import type { RingEntry } from './ring-entry.ts';
 
 /** Where cohorts go that have something to deliver. */
 export interface ReadyCohorts {
@@ -51,27 +51,26 @@ export class ScopeIndex {
     if (byVariable.size === 0) this.#tables.delete(registration.table);
   }
 
-  /** Hands every matching change to its cohorts, in commit order. Returns how many matches there were. */
+  /** Hands the commit to every cohort that one of its changes matches. Returns how many registrations were looked at. */
   match(entry: RingEntry, ready: ReadyCohorts): number {
     const { changes } = entry.commit;
-    let matches = 0;
-    for (let position = 0; position < changes.length; position++) {
-      const { table, scopes } = changes[position]!;
-      const byVariable = this.#tables.get(table);
+    let looked = 0;
+    for (const change of changes) {
+      const byVariable = this.#tables.get(change.table);
       if (byVariable === undefined) continue;
       for (const [variable, byValue] of byVariable) {
-        const value = scopes[variable];
+        const value = change.scopes[variable];
         const candidates = value === undefined ? undefined : byValue.get(value);
         if (candidates === undefined) continue;
         for (const registration of candidates) {
-          if (!registration.matches(scopes)) continue;
-          registration.cohort.collect(entry, registration, position);
+          looked++;
+          if (!registration.selects(change)) continue;
+          registration.cohort.collect(entry);
           ready.addCohort(registration.cohort);
-          matches++;
         }
       }
     }
-    return matches;
+    return looked;
   }
 
   /** Fewest postings to keep plus fewest others to wade through. */

@@ -220,6 +220,18 @@ describe('fanout over turns (architecture §4.8)', () => {
     expect(h.live.sessionCount).toBe(4);
   });
 
+  test('when commits come faster than they can be matched, one wake-up stands for all of them', async () => {
+    const h = new LiveHarness({ limits: { fanoutBacklogCommitsMax: 5 } });
+    const client = await h.connectLive([stored('s', P1)]);
+    for (let n = 0; n < 8; n++) h.accept([note('p1')]);
+    h.clock.turns();
+    expect(client.story).toEqual(['wake catchup-required 8']);
+    expect(h.eventsOf('fanout.backlog_dropped')).toMatchObject([{ throughSeq: 6 }]);
+    client.ack(8);
+    h.commit([note('p1')]);
+    expect(client.story.at(-1)).toBe('delta 9');
+  });
+
   test('two busy partitions share the turns', async () => {
     const h = new LiveHarness({ limits: { fanoutSessionsPerTurn: 1 } });
     const a = await h.connectLive([stored('s', P1)], { clientId: 'a' });
