@@ -76,6 +76,8 @@ export async function planSharing(
   subscriptions: readonly ResolvedSubscription[],
   { state, bounds, deps }: { state: PartitionState; bounds: PullBounds; deps: SyncDeps },
 ): Promise<SharingPlan> {
+  const candidates = subscriptions.filter(({ scopeDigest }) => scopeDigest !== '');
+  if (candidates.length === 0) return NOTHING_SHARED;
   const bySubscription = new Map<ResolvedSubscription, SharedPages>();
   const claims: BuildClaim[] = [];
   const release = (): void => {
@@ -83,7 +85,7 @@ export async function planSharing(
   };
   const sharing = { state, bounds, builds: deps.segmentBuilds, deps };
   try {
-    for (const subscription of subscriptions) {
+    for (const subscription of candidates) {
       const whenBusy = claims.length > 0 ? 'skip' : 'wait';
       const shared = await shareOne(subscription, sharing, whenBusy);
       if (shared === null) continue;

@@ -11,7 +11,7 @@ import type { SyncDeps } from './sync-deps.ts';
 export interface ResolvedSubscription extends RequestedSubscription {
   readonly effective: EffectiveScopes;
   readonly token: ResumeToken | 'absent' | 'unusable';
-  /** What the client record has of it, if it is the same subscription. */
+  /** What the client record has of it, if it is the same subscription and was narrowed. */
   readonly stored: StoredSubscription | null;
   /** Digest of the effective scopes (§3.5). Empty, like the next, where no bootstrap can be the answer. */
   readonly scopeDigest: string;
@@ -21,20 +21,30 @@ export interface ResolvedSubscription extends RequestedSubscription {
 
 const UTF8 = new TextEncoder();
 
+const NONE: ReadonlyMap<string, StoredSubscription> = new Map();
+
+/** The few, if any, whose last answer said less than was requested. */
+export function narrowedById(client: ClientRecord | null): ReadonlyMap<string, StoredSubscription> {
+  const narrowed = client?.subscriptions.filter((stored) => stored.narrowed !== undefined) ?? [];
+  return narrowed.length === 0 ? NONE : new Map(narrowed.map((stored) => [stored.id, stored]));
+}
+
 interface Resolution {
   readonly grant: ScopeGrant;
-  readonly client: ClientRecord | null;
+  /** `narrowedById` of the client record. */
+  readonly narrowed: ReadonlyMap<string, StoredSubscription>;
   readonly deps: Pick<SyncDeps, 'sha256' | 'limits'>;
 }
 
 export function resolveSubscription(
   requested: RequestedSubscription,
-  { grant, client, deps }: Resolution,
+  { grant, narrowed, deps }: Resolution,
 ): ResolvedSubscription {
   const { frame, table } = requested;
   const effective = intersectScopes(frame.scopes, grant);
   const token = readToken(frame.bootstrapState, deps.limits.resumeTokenUnitsMax);
-  const stored = client?.subscriptions.find((known) => isSameRequest(known, frame)) ?? null;
+  const known = narrowed.get(frame.id);
+  const stored = known !== undefined && isSameRequest(known, frame) ? known : null;
   const common = { frame, table, effective, token, stored };
   // The ordinary pull is incremental and hashes nothing.
   if (effective.status === 'revoked' || (token === 'absent' && frame.cursor >= 0)) {

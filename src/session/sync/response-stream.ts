@@ -10,7 +10,7 @@ import type { Limits } from '../../protocol/limits.ts';
 import { errorFrame } from './error-stream.ts';
 
 /** The consumer went away. Ends the producer at its next step; nobody else sees it. */
-export class RoundAbandoned extends Error {
+class RoundAbandoned extends Error {
   override readonly name = 'RoundAbandoned';
 }
 
@@ -94,6 +94,11 @@ export class ResponseStream {
   /** The first failure counts. */
   fail(failure: unknown): void {
     if (this.#progress.kind === 'open') this.#end({ kind: 'failed', failure });
+  }
+
+  /** The consumer is done with the stream, whole or not. */
+  abandon(): void {
+    if (this.#progress.kind === 'open') this.fail(new RoundAbandoned());
   }
 
   /** The next chunk, or `null` when only `last` is left. Throws the failure once the chunks before it have left. */

@@ -16,8 +16,8 @@ import { type PulledSections, producePull, writeHead } from './pull.ts';
 import { pullBounds } from './pull-bounds.ts';
 import { recordedCursorOf, registrationsOf, storedListOf } from './registrations.ts';
 import { checkRequest, type RequestedSubscription } from './request-checks.ts';
-import { type ResolvedSubscription, resolveSubscription } from './resolved-subscription.ts';
-import { ResponseStream, RoundAbandoned } from './response-stream.ts';
+import { narrowedById, type ResolvedSubscription, resolveSubscription } from './resolved-subscription.ts';
+import { ResponseStream } from './response-stream.ts';
 import type { RoundOutcome } from './round-outcome.ts';
 import type { ScopeGrant } from './scopes.ts';
 import type { Identity, PushOutcome, SyncDeps } from './sync-deps.ts';
@@ -95,8 +95,9 @@ async function prepareRound(
   const { state, client, boundActorId } = admitted;
   const requested = checkRequest(request, deps);
   const grant = await grantFor({ who, request, requested }, deps);
+  const narrowed = narrowedById(client);
   const subscriptions = requested.map((subscription) =>
-    resolveSubscription(subscription, { grant, client, deps }),
+    resolveSubscription(subscription, { grant, narrowed, deps }),
   );
   signal.throwIfAborted();
   await bindClientId({ who, clientId: request.header.clientId, boundActorId }, deps.storage);
@@ -181,7 +182,7 @@ async function* servePull(
     return { kind: 'failed', error, finalChunk: await stream.lastOfFailed(error) };
   } finally {
     signal.removeEventListener('abort', abort);
-    stream.fail(new RoundAbandoned());
+    stream.abandon();
     await settled;
   }
 }
