@@ -21,8 +21,6 @@ import {
   type PushCommitFrame,
   type PushResultFrame,
   type ReqHeaderFrame,
-  type RequestFrame,
-  type ResponseFrame,
   type SubscriptionFrame,
   type SyncMessage,
   type UnknownFrame,
@@ -155,9 +153,7 @@ export function decodeMessage(bytes: Uint8Array, options: DecodeOptions = {}): S
   const bounds = options.limits ?? defaultBounds(kind);
   decodeFrames(bytes, { envelope, bounds, take: (frame) => frames.push(frame) });
   // The grammar let in no frame of the other kind.
-  return kind === 'request'
-    ? { kind, wireVersion, frames: frames as RequestFrame[] }
-    : { kind, wireVersion, frames: frames as ResponseFrame[] };
+  return { kind, wireVersion, frames } as SyncMessage;
 }
 
 /** Decodes a request into its parts; a response is `sync.invalid_request`. Throws as `decodeMessage`. */

@@ -100,6 +100,9 @@ describe('error catalogue (part 1.11)', () => {
     const error = new SyncError('sync.invalid_request', 'x', { httpStatus: 415 });
     expect(error.toBody()).not.toHaveProperty('details');
     expect(error.httpStatus).toBe(415);
+    expect(error).not.toHaveProperty('cause');
+    const cause = new TypeError('why');
+    expect(new SyncError('sync.forbidden', 'x', { cause }).cause).toBe(cause);
   });
 
   it('is entered by one door', () => {
