@@ -14,11 +14,13 @@ export interface Rule {
   /** Set when the rule belongs to a capability that is not built yet. */
   readonly later?: string;
   readonly note?: string;
+  /** For rules whose tests do not carry the id: `file: title`, or `file:` for a whole file. */
+  readonly tests?: readonly string[];
 }
 
 const ROOT = resolve(fileURLToPath(new URL('..', import.meta.url)));
 /\b(?:it|test|describe)(?:\.each\b.*?|\.for\b.*?|\.concurrent)?\(\s*(['"`])((?:\\.|(?!\1)[^\\])*)\1/gs;
-const ID = /\b([SRW]-(?:\d{3}|\d+\.\d+(?:-\d+)?))(?:\.\.(?:[SR]-)?(\d{3}))?/g;
+const ID = /\b([SR]-\d{3})(?:\.\.(?:[SR]-)?(\d{3}))?/g;
 
 export function readRules(): Rule[] {
   return JSON.parse(readFileSync(join(ROOT, 'test/conformance/rules.json'), 'utf8'));
@@ -29,7 +31,7 @@ export function idsInTitle(title: string): string[] {
   const ids: string[] = [];
   for (const [, first, last] of title.matchAll(ID)) {
     ids.push(first!);
-    if (last === undefined || first!.startsWith('W')) continue;
+    if (last === undefined) continue;
     for (let n = Number(first!.slice(2)) + 1; n <= Number(last); n++) {
       ids.push(`${first![0]}-${String(n).padStart(3, '0')}`);
     }
@@ -38,7 +40,7 @@ export function idsInTitle(title: string): string[] {
 }
 
 /** String literals of a source: titles stand in calls as well as in tables of cases. Comments do not count. */
-function stringsIn(text: string): string[] {
+export function stringsIn(text: string): string[] {
   const strings: string[] = [];
   const visit = (node: ts.Node): void => {
     if (ts.isStringLiteralLike(node)) strings.push(node.text);
@@ -79,7 +81,10 @@ export function renderConformance(rules: readonly Rule[], tests: ReadonlyMap<str
     '| --- | --- | --- | --- | --- |',
   ];
   for (const rule of rules) {
-    const files = [...(tests.get(rule.id) ?? [])].map((file) => `\`${file}\``).join('<br>');
+    const named = rule.tests?.map((test) => test.split(': ')[0]!.replace(/:$/, '')) ?? [];
+    const files = [...new Set([...named, ...(tests.get(rule.id) ?? [])])]
+      .map((file) => `\`${file}\``)
+      .join('<br>');
     const status = rule.later === undefined ? (rule.note ?? 'tested') : `later: ${rule.later}`;
     lines.push(`| ${rule.id} | ${rule.section ?? ''} | ${rule.rule} | ${files} | ${status} |`);
   }
