@@ -25,8 +25,12 @@ export interface ConnectionOptions {
 
 const BUSY_DELAY_FIRST_MS = 1;
 const BUSY_DELAY_MAX_MS = 32;
-const WRITER_CACHE_KIB = 64 * 1024;
-const READER_CACHE_KIB = 8 * 1024;
+/**
+ * Small on purpose: ending a write transaction costs time in proportion to the pages that are cached (measured 30 µs at
+ * 2 MiB, 250 µs at 64 MiB), and a reader's pages are void with every commit. The operating system caches the file.
+ */
+const WRITER_CACHE_KIB = 8 * 1024;
+const READER_CACHE_KIB = 2 * 1024;
 /** The log file is cut back to this size once it could be checkpointed whole. */
 const WAL_BYTES_KEPT = 64 * 1024 * 1024;
 
