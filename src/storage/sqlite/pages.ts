@@ -1,12 +1,14 @@
 /** Reading rows: keyset pages through the row-scope index (§2.10), single rows by id. */
 import type { CompiledTable } from '../../protocol/schema.ts';
+import { PageCollector } from '../page-collector.ts';
 import { ScopesParser } from '../scope-json.ts';
+import { assertScoped } from '../scoped-read.ts';
 import type { RowPage, RowScan, StoredRow } from '../storage.ts';
 import type { SqliteConnection, SqlParams, SqlRow } from './driver.ts';
 import { quoted, scopeCondition, scopeConditionParams } from './identifiers.ts';
 import { cheapestVariable, type ScopeRange, ScopeStream } from './scope-stream.ts';
 import { guarded } from './sqlite-errors.ts';
-import { assertScoped, KEYS_PER_TURN, nextTurn, type ReadPlace } from './windows.ts';
+import { KEYS_PER_TURN, nextTurn, type ReadPlace } from './windows.ts';
 
 const ROW_COLUMNS = 'r._sync_row_id, r._sync_server_version, r._sync_scopes, r._sync_payload';
 /** Row ids of the scope index looked up per statement. */
@@ -26,12 +28,13 @@ export async function readRowPage(place: ReadPlace, scan: RowScan): Promise<RowP
   const stream = guarded(() => new ScopeStream(range, variable, scan.scopes[variable]!));
   const others = Object.keys(scan.scopes).filter((name) => name !== variable);
   const collector = new PageCollector(scan);
+  const parser = new ScopesParser();
   for (let taken = 0; ; ) {
     // One row beyond the page, where it may be the whole rest, tells whether more follow.
     const wanted = others.length === 0 ? collector.wanted : CANDIDATES_MAX;
     const rowIds = guarded(() => stream.take(Math.min(wanted, CANDIDATES_MAX)));
     if (rowIds.length === 0) break;
-    guarded(() => collectRows(place, { scan, rowIds, others, collector }));
+    guarded(() => collectRows(place, { scan, rowIds, others, collector, parser }));
     if (collector.isCut) break;
     taken += rowIds.length;
     if (taken >= KEYS_PER_TURN) {
@@ -48,9 +51,10 @@ interface Candidates {
   /** Variables that the index did not already decide. */
   readonly others: readonly string[];
   readonly collector: PageCollector;
+  readonly parser: ScopesParser;
 }
 
-function collectRows(place: ReadPlace, { scan, rowIds, others, collector }: Candidates): void {
+function collectRows(place: ReadPlace, { scan, rowIds, others, collector, parser }: Candidates): void {
   const conditions = others.map((variable) => ` AND ${scopeCondition('r._sync_scopes', variable)}`);
   const sql = `SELECT ${ROW_COLUMNS}
     FROM json_each(?) AS candidate CROSS JOIN ${quoted(scan.table.name)} AS r
@@ -61,39 +65,7 @@ function collectRows(place: ReadPlace, { scan, rowIds, others, collector }: Cand
     ...others.flatMap((variable) => scopeConditionParams(variable, scan.scopes[variable]!)),
   ];
   for (const row of place.connection.iterate(sql, params)) {
-    if (!collector.add(row)) return;
-  }
-}
-
-class PageCollector {
-  readonly #scan: RowScan;
-  readonly #parser = new ScopesParser();
-  readonly #rows: StoredRow[] = [];
-  #bytes = 0;
-  isCut = false;
-
-  constructor(scan: RowScan) {
-    this.#scan = scan;
-  }
-
-  get wanted(): number {
-    return this.#scan.rowsMax - this.#rows.length + 1;
-  }
-
-  /** False when the page is full. */
-  add(row: SqlRow): boolean {
-    const { rowsMax, bytesMax } = this.#scan;
-    this.#bytes += (row[3] as Uint8Array).length;
-    if (this.#rows.length > 0 && (this.#rows.length >= rowsMax || this.#bytes > bytesMax)) {
-      this.isCut = true;
-      return false;
-    }
-    this.#rows.push(toRow(row, this.#parser));
-    return true;
-  }
-
-  finish(): RowPage {
-    return { rows: this.#rows, nextRowId: this.isCut ? this.#rows.at(-1)!.rowId : null };
+    if (!collector.add(toRow(row, parser))) return;
   }
 }
 

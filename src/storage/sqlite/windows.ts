@@ -2,8 +2,10 @@
 import type { Clock } from '../../protocol/clock.ts';
 import type { OpName } from '../../protocol/frames.ts';
 import { ScopesParser } from '../scope-json.ts';
+import { assertScoped } from '../scoped-read.ts';
 import type { CommitWindow, LogChange, LogCommit, LogRead, WindowQuery } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
+import { WindowCollector } from '../window-collector.ts';
 import type { SqliteConnection, SqlParams, SqlRow } from './driver.ts';
 import { scopeCondition, scopeConditionParams } from './identifiers.ts';
 import { cheapestVariable, type ScopeRange, ScopeStream } from './scope-stream.ts';
@@ -38,22 +40,16 @@ export async function readWindow(place: ReadPlace, query: WindowQuery): Promise<
     return new ScopeStream(range, variable, query.scopes[variable]!);
   });
   const collector = new WindowCollector(query);
+  const parser = new ScopesParser();
   for (let taken = 0; ; ) {
     const seqs = guarded(() => stream.take(CANDIDATES));
     if (seqs.length === 0) break;
-    guarded(() => collectChanges(place, { query, seqs, collector }));
+    guarded(() => collectChanges(place, { query, seqs, collector, parser }));
     if (collector.isCut) break;
     taken += seqs.length;
     if (taken % KEYS_PER_TURN === 0) await nextTurn(clock);
   }
-  return guarded(() => collector.finish(place));
-}
-
-/** A row or change is never found without a scope: that would be a scan of the partition. */
-export function assertScoped(scopes: WindowQuery['scopes']): void {
-  if (Object.keys(scopes).length === 0) {
-    throw new StorageError('sync.storage.scan_requires_scope', 'a read of rows or changes names no scope');
-  }
+  return guarded(() => finishWindow(place, collector));
 }
 
 export function nextTurn(clock: Pick<Clock, 'nextTurn'>): Promise<void> {
@@ -66,9 +62,13 @@ interface Candidates {
   readonly query: WindowQuery;
   readonly seqs: readonly (number | string)[];
   readonly collector: WindowCollector;
+  readonly parser: ScopesParser;
 }
 
-function collectChanges({ connection, partition }: ReadPlace, { query, seqs, collector }: Candidates): void {
+function collectChanges(
+  { connection, partition }: ReadPlace,
+  { query, seqs, collector, parser }: Candidates,
+): void {
   const variables = Object.keys(query.scopes);
   const conditions = variables.map((variable) => ` AND ${scopeCondition('change.scopes', variable)}`);
   // CROSS JOIN fixes the order of the loops: candidates ascending, and inside each its changes by key.
@@ -81,77 +81,28 @@ function collectChanges({ connection, partition }: ReadPlace, { query, seqs, col
     query.table.name,
     ...variables.flatMap((variable) => scopeConditionParams(variable, query.scopes[variable]!)),
   ];
-  for (const row of connection.iterate(sql, params)) {
-    if (!collector.add(row)) return;
-  }
-}
-
-interface OpenCommit {
-  readonly commitSeq: number;
-  readonly changes: LogChange[];
-}
-
-/** Takes matching changes in log order and stops where one more commit would break a limit. */
-class WindowCollector {
-  readonly #query: WindowQuery;
-  readonly #parser = new ScopesParser();
-  readonly #commits: OpenCommit[] = [];
-  #changes = 0;
-  #bytes = 0;
-  isCut = false;
-
-  constructor(query: WindowQuery) {
-    this.#query = query;
-  }
-
-  /** False when the window is full. */
-  add(row: SqlRow): boolean {
-    const [seq, rowId, op, rowVersion, scopes, payload] = row;
-    let open = this.#commits.at(-1);
-    if (open?.commitSeq !== seq) {
-      open = { commitSeq: seq as number, changes: [] };
-      this.#commits.push(open);
-    }
-    this.#changes++;
-    this.#bytes += payload === null ? 0 : (payload as Uint8Array).length;
-    // Never split (S-058): the commit that breaks a limit leaves whole, unless it is the first, which comes alone.
-    const { changesMax, bytesMax } = this.#query;
-    if (this.#commits.length > 1 && (this.#changes > changesMax || this.#bytes > bytesMax)) {
-      this.#commits.pop();
-      this.isCut = true;
-      return false;
-    }
-    open!.changes.push(
-      toChange(
-        {
-          table: this.#query.table.name,
-          rowId: rowId as string,
-          scopes: this.#parser.parse(scopes as string),
-        },
-        { op, rowVersion, payload },
-      ),
-    );
-    return true;
-  }
-
-  finish({ connection, partition }: ReadPlace): CommitWindow {
-    const commits = this.#commits.map(({ commitSeq, changes }) => {
-      const head = connection.get(
-        `SELECT created_at_ms, actor_id, client_id, client_commit_id FROM sync_commits
-         WHERE partition = ? AND commit_seq = ?`,
-        [partition, commitSeq],
-      );
-      if (head === undefined) {
-        throw new StorageError('sync.storage.failed', LOST_COMMIT);
-      }
-      return toCommit(commitSeq, head, changes);
-    });
-    const last = commits.at(-1);
-    return {
-      commits,
-      scannedThrough: this.isCut && last !== undefined ? last.commitSeq : this.#query.throughSeq,
+  for (const [seq, rowId, op, rowVersion, scopes, payload] of connection.iterate(sql, params)) {
+    const target = {
+      table: query.table.name,
+      rowId: rowId as string,
+      scopes: parser.parse(scopes as string),
     };
+    if (!collector.add(seq as number, toChange(target, { op, rowVersion, payload }))) return;
   }
+}
+
+/** With what is known of each commit. */
+function finishWindow({ connection, partition }: ReadPlace, collector: WindowCollector): CommitWindow {
+  const commits = collector.commits.map(({ commitSeq, changes }) => {
+    const head = connection.get(
+      `SELECT created_at_ms, actor_id, client_id, client_commit_id FROM sync_commits
+       WHERE partition = ? AND commit_seq = ?`,
+      [partition, commitSeq],
+    );
+    if (head === undefined) throw new StorageError('sync.storage.failed', LOST_COMMIT);
+    return toCommit(commitSeq, head, changes);
+  });
+  return { commits, scannedThrough: collector.scannedThrough };
 }
 
 type StoredOp = { readonly [K in 'op' | 'rowVersion' | 'payload']: SqlRow[number] | undefined };
