@@ -305,6 +305,19 @@ describe('readers that leave', () => {
     expect((await h.readState()).head).toBe(0);
   });
 
+  test('after an abort nothing leaves, not even what was produced before', async () => {
+    await h.close();
+    await open({ limits: { responseChunkBytes: 1_000 } });
+    for (let i = 0; i < 5; i++) await h.commit([h.note(`n${i}`, 'p1', 'x'.repeat(1_000))]);
+    const abort = new AbortController();
+    const generator = await h.start({ subscriptions: [notes('n', 0)], signal: abort.signal });
+    await firstChunk(generator);
+    await h.clock.settle();
+    abort.abort(new Error('the grant ended'));
+    await expect(generator.next()).rejects.toThrow('the grant ended');
+    expect(await h.clientRecord()).toBeNull();
+  });
+
   test('an abort ends even one long page', async () => {
     await h.close();
     await open({ limits: { segmentBlockRows: 1, responseChunkBytes: 1_000 } });

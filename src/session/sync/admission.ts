@@ -1,4 +1,4 @@
-/** Whether a request is let in at all: who it may come from, and whether its versions and epoch are served (§1.5, §1.6, §2.1). */
+/** Whether a request is let in: who it comes from, and whether its versions and epoch are served (§1.5, §1.6, §2.1). */
 import { SyncError } from '../../protocol/errors.ts';
 import type { RespHeaderFrame } from '../../protocol/frames.ts';
 import type { Limits } from '../../protocol/limits.ts';

@@ -1,4 +1,4 @@
-/** What a connection is registered for: after a pull from its sections, at a connect from the stored list (part 3, 3.2.1). */
+/** What a connection is registered for: by the sections of a pull, at a connect by the stored list (part 3, 3.2.1). */
 import type { ScopeMap } from '../../protocol/frames.ts';
 import type { CompiledSchema } from '../../protocol/schema.ts';
 import type { ClientRecord, StoredSubscription, SubscriptionState } from '../../storage/storage.ts';
@@ -52,10 +52,11 @@ export function recordedCursorOf(sections: readonly SectionOutcome[]): number | 
 }
 
 /**
- * Registrations of a connect, with effective scopes as the grant says now. What no longer fits the schema is
- * skipped: an unknown table or variable, a missing variable that its table has come to require. What was last answered `revoked` stays unregistered even if the scope is back: that client has purged its
- * rows and must pull first; where the scopes grew, the next pull will reset it. The record's cursor is at or below each subscription's own; whether the client is behind it is
- * for the connect to judge on the whole partition (3.2.2).
+ * Registrations of a connect, with effective scopes as the grant says now. What no longer fits the schema is skipped: an
+ * unknown table or variable, a missing variable that its table has come to require. What was last answered `revoked` stays
+ * unregistered even if the scope is back: that client has purged its rows and must pull first. Where the scopes grew, the
+ * next pull will reset the subscription, so it stands as `reset` and takes no delta. The record's cursor is at or below
+ * each subscription's own; whether the client is behind it is for the connect to judge on the whole partition (3.2.2).
  */
 export function loadRegistrations({
   record,

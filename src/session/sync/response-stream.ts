@@ -96,6 +96,12 @@ export class ResponseStream {
     if (this.#progress.kind === 'open') this.#end({ kind: 'failed', failure });
   }
 
+  /** Nothing may leave any more, not even what waits to. */
+  abort(reason: unknown): void {
+    this.#chunks.length = 0;
+    this.#end({ kind: 'failed', failure: reason });
+  }
+
   /** The consumer is done with the stream, whole or not. */
   abandon(): void {
     if (this.#progress.kind === 'open') this.fail(new RoundAbandoned());
@@ -126,6 +132,7 @@ export class ResponseStream {
   /** What is left, and `END`. */
   async last(): Promise<Uint8Array> {
     await this.released();
+    this.assertOpen();
     this.#writer.end();
     return this.#writer.take();
   }

@@ -1,6 +1,6 @@
 /**
- * The one handler behind `POST sync` and the socket (§1.1, §8.7): request bytes in, response chunks out, and at the end what
- * the round left behind (architecture §2 steps 2 to 8).
+ * The one handler behind `POST sync` and the socket (§1.1, §8.7): request bytes in, response chunks out, and at the end
+ * what the round left behind (architecture §2 steps 2 to 8).
  */
 import { SyncError } from '../../protocol/errors.ts';
 import { FrameWriter } from '../../protocol/frame-writer.ts';
@@ -47,12 +47,13 @@ interface OpenRound extends PreparedRound {
 }
 
 /**
- * Fails from its first `next()`, with nothing yielded: a `SyncError` is a request-level failure for the caller to answer (HTTP
- * error, or `errorStream`), anything else has no code. Later failures with a code come back as `failed`, others are thrown.
- * When `signal` aborts, production ends and its reason is thrown. A consumer that stops early calls `return()`.
+ * Fails from its first `next()`, with nothing yielded: a `SyncError` is a request-level failure for the caller to answer
+ * (HTTP error, or `errorStream`), anything else has no code. Later failures with a code come back as `failed`, others are
+ * thrown. When `signal` aborts, production ends, nothing more is yielded and the signal's reason is thrown; pushes that
+ * began are not called back. A consumer that stops early calls `return()`.
  *
- * The chunks are cut anywhere; together with the outcome's `finalChunk` they are the response. The bytes of `request` must not
- * change until the round is over.
+ * The chunks are cut anywhere; together with the outcome's `finalChunk` they are the response. The bytes of `request` must
+ * not change until the round is over.
  */
 export async function* runRound(
   request: Uint8Array,
@@ -163,7 +164,7 @@ async function* servePull(
   deps: SyncDeps,
 ): AsyncGenerator<Uint8Array, RoundOutcome> {
   const stream = new ResponseStream(round.request.wireVersion, deps);
-  const abort = (): void => stream.fail(signal.reason);
+  const abort = (): void => stream.abort(signal.reason);
   signal.addEventListener('abort', abort, { once: true });
   if (signal.aborted) abort();
   const producing = produce(round, stream, deps);

@@ -59,8 +59,8 @@ export async function buildPage(build: PageBuild, deps: SyncDeps): Promise<Built
 }
 
 /**
- * A first page without rows: the client clears its scope for it and nothing else happens (part 2.24 decision 4). `key.rowsMax`
- * is 0, so it is never taken for a page that was read.
+ * A first page without rows: the client clears its scope for it and nothing else happens (part 2.24 decision 4).
+ * `key.rowsMax` is 0, so it is never taken for a page that was read.
  */
 export function emptyPage(key: SegmentKey, table: CompiledTable, deps: SyncDeps): BuiltPage {
   const { bytes } = segmentWriter(key, table, deps).finish();
