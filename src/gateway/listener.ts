@@ -35,9 +35,9 @@ export async function startListener(
   { port, host = HOST_DEFAULT }: ListenRequest,
   deps: ListenerDeps,
 ): Promise<{ readonly server: Server; readonly address: ListenAddress }> {
-  const { requestTimeoutMs } = deps.limits;
+  const { requestTimeoutMs, headerBytesMax } = deps.limits;
   const server = createServer(
-    { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs },
+    { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs, maxHeaderSize: headerBytesMax },
     (req, res) => deps.handler(req, res),
   );
   server.on('clientError', (failure, socket) => answerUnparsable(failure, socket as Socket, deps.logger));

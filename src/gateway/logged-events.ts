@@ -20,6 +20,7 @@ const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level>> = {
   'socket.failed': 'error',
   'round.finished': 'debug',
   'fanout.turn': 'debug',
+  'fanout.backlog_dropped': 'warn',
   'fanout.failed': 'error',
   'feed.caught_up': 'debug',
   'feed.read_failed': 'error',

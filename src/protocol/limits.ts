@@ -5,6 +5,8 @@
 export interface Limits {
   /** Bytes of one sync request, decompressed, on either binding. Over it: HTTP 413, close 1009. */
   readonly requestBytesMax: number;
+  /** Bytes of the header section of an HTTP request: `X-Syncular-Scopes` lists every requested value. Over it: HTTP 431. */
+  readonly headerBytesMax: number;
   /** Bytes of one frame's payload inside a request. */
   readonly frameBytesMax: number;
   /** Frames in one request, `END` included. */
@@ -115,6 +117,7 @@ const MIB = 1024 * KIB;
 
 export const DEFAULT_LIMITS: Limits = {
   requestBytesMax: 16 * MIB,
+  headerBytesMax: 64 * KIB,
   frameBytesMax: 8 * MIB,
   framesMax: 20_000,
   responseFrameBytesMax: 64 * MIB,

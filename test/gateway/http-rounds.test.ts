@@ -167,6 +167,13 @@ describe('GET /segments/{segmentId}', () => {
     expect(json(answer)).toMatchObject({ code });
   });
 
+  test('a scopes header of many values is taken', async () => {
+    const { segmentUrl } = await startWithSegment();
+    const project = Array.from({ length: 1_000 }, (_, index) => `project-${index}-with-a-rather-long-name`);
+    const scopes = { 'x-syncular-scopes': JSON.stringify({ project }) };
+    expect((await call(segmentUrl, { headers: { ...BEARER, ...scopes } })).status).toBe(403);
+  });
+
   test('S-094: an unknown id is a 404', async () => {
     const { url } = await startGateway();
     const answer = await call(`${url}/segments/sha256:${'0'.repeat(64)}`, {
