@@ -1,4 +1,5 @@
 /** The state machine of a connection against the table written from part 3, 3.14. */
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CLOSE_CODES } from '../../../src/protocol/close-codes.ts';
@@ -8,6 +9,7 @@ import {
   SESSION_EVENTS,
   SESSION_STATES,
   type SessionEvent,
+  type SessionState,
   TRANSITIONS,
 } from '../../../src/session/live/session-state.ts';
 import { SESSION_TABLE } from '../session-table.ts';
@@ -48,6 +50,19 @@ describe('transition table (3.14)', () => {
       }
     }
   });
+});
+
+test('docs/SESSION.md shows the same table', () => {
+  const page = readFileSync(new URL('../../../docs/SESSION.md', import.meta.url), 'utf8');
+  const states = SESSION_STATES.filter((state) => state !== 'closed');
+  const cell = (state: SessionState, event: SessionEvent): string => {
+    const text = SESSION_TABLE[state][event];
+    return text === 'impossible' ? '—' : text;
+  };
+  for (const event of SESSION_EVENTS) {
+    expect(page).toContain(`| \`${event}\` | ${states.map((state) => cell(state, event)).join(' | ')} |`);
+  }
+  expect(new Set(SESSION_EVENTS.map((event) => SESSION_TABLE.closed[event]))).toEqual(new Set(['nothing']));
 });
 
 describe('invariants', () => {

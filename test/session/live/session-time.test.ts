@@ -32,7 +32,7 @@ describe('heartbeat (3.9)', () => {
     expect(client.story).toEqual(['round 3', 'heartbeat', 'round 3']);
   });
 
-  test('R-014: the interval keeps its pace over many ticks', async () => {
+  test('R-035: the interval keeps its pace over many ticks', async () => {
     const h = new LiveHarness({ limits: { heartbeatMs: 70, sessionTickMs: 50 } });
     const client = await h.connectLive(MINE);
     for (let n = 0; n < 100; n++) {

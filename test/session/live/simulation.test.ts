@@ -264,7 +264,7 @@ const anyStep: fc.Arbitrary<Step> = fc.record({
   pick: fc.nat(1_000_000),
 });
 
-test('R-020, R-022, R-028, R-066, R-077, R-079: no gap, nothing lost, everybody live again', async () => {
+test('R-014, R-020, R-022, R-028, R-030, R-066, R-077, R-079: no gap, nothing lost, everybody live again', async () => {
   let deltas = 0;
   let gaps = 0;
   await fc.assert(
