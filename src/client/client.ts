@@ -1,4 +1,5 @@
 /** The client: one replica in memory, one connection, and what an application does with both. */
+import { isWellFormed } from '../protocol/bytes.ts';
 import type { Clock, Random } from '../protocol/clock.ts';
 import { compileSchema } from '../protocol/schema-compiler.ts';
 import type { SchemaDocument } from '../protocol/schema-document.ts';
@@ -109,7 +110,9 @@ class ReplicaClient implements Client {
     this.#random = options.random ?? BROWSER_RANDOM;
     this.#limits = resolveClientLimits(options.limits);
     this.clientId = options.clientId ?? this.#random.id();
-    if (this.clientId === '') throw new ClientError('client.invalid_options', 'clientId is empty');
+    if (this.clientId === '' || !isWellFormed(this.clientId)) {
+      throw new ClientError('client.invalid_options', 'clientId is empty or holds a lone surrogate');
+    }
     const status = new StatusBoard(this.#clock);
     this.#status = status;
     this.#store = new LocalStore({

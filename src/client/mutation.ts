@@ -1,4 +1,5 @@
 /** From what the application writes to a commit that can be sent, byte for byte the same each time. */
+import { isWellFormed } from '../protocol/bytes.ts';
 import type { Random } from '../protocol/clock.ts';
 import type { PushOperation } from '../protocol/frames.ts';
 import type { ColumnValue } from '../protocol/schema.ts';
@@ -64,7 +65,9 @@ function encodeMutation(mutation: Mutation, store: LocalStore): EncodedMutation 
   const table = store.table(mutation.table);
   if (mutation.op === 'delete') {
     const { rowId } = mutation;
-    if (typeof rowId !== 'string' || rowId === '') throw invalid('a delete needs a row id');
+    if (typeof rowId !== 'string' || rowId === '' || !isWellFormed(rowId)) {
+      throw invalid('a delete needs a row id, as text without lone surrogates');
+    }
     const operation = { table: table.name, rowId, op: 'delete' } as const;
     return { wire: operation, local: { ...operation, row: null } };
   }

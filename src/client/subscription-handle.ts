@@ -1,4 +1,5 @@
 /** What the application asks for, checked before it travels, and the handle it gets. */
+import { isWellFormed } from '../protocol/bytes.ts';
 import type { ScopeMap } from '../protocol/frames.ts';
 import { isJsonText } from '../protocol/json-text.ts';
 import type { CompiledTable } from '../protocol/schema.ts';
@@ -48,14 +49,16 @@ export function subscriptionSpec(
     }
     if (values.length === 0) throw invalid(`scope ${variable} has no values`);
     if (values.includes(ANY)) throw invalid(`scope ${variable}: '*' cannot be requested`);
+    if (!values.every(isWellFormed)) throw invalid(`scope ${variable} has a value with a lone surrogate`);
     scopes[variable] = values;
   }
   if (Object.keys(scopes).length === 0) throw invalid('a subscription needs at least one scope');
   const missing = table.requiredScopes.find((variable) => scopes[variable] === undefined);
   if (missing !== undefined) throw invalid(`table ${table.name} requires the scope ${missing}`);
   const { id = defaultId, params = null } = request;
-  if (id === '') throw invalid('the id is empty');
-  if (params !== null && !isJsonText(params)) throw invalid('params is not JSON text');
+  if (id === '' || !isWellFormed(id)) throw invalid('the id is empty or holds a lone surrogate');
+  if (params !== null && !(isWellFormed(params) && isJsonText(params)))
+    throw invalid('params is not JSON text');
   return { id, table: table.name, scopes, params };
 }
 

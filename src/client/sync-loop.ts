@@ -236,6 +236,8 @@ export class SyncLoop implements Inbound {
     const { store, backoff } = this.#parts;
     if (logEpoch === store.logEpoch) throw protocolViolation('a reset to the log epoch that was presented');
     store.acceptEpoch(logEpoch);
+    // What was heard of the former timeline says nothing about this one.
+    this.#knownHead = 0;
     this.#hasGap = false;
     this.#needPull(0);
     if (++this.#epochAnswers > EPOCH_ANSWERS_MAX) this.#hold(backoff.nextMs());

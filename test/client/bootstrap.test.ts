@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encodeResponse } from './fake-server.ts';
 import {
+  applied,
   bootstrap as bootstrapOf,
   commit,
   EPOCH,
@@ -446,6 +447,21 @@ describe('revocation', () => {
 });
 
 describe('log epoch', () => {
+  test('what was applied in the former timeline and never arrived is forgotten with it (§2.1)', async () => {
+    const { client } = it;
+    const { connection } = await goLive(it, [task('a')]);
+    const { clientCommitId } = client.mutate([{ table: 'tasks', op: 'upsert', row: task('lost') }]);
+    await connection.request();
+    connection.respond([header(), applied(clientCommitId, 90), subStart('s1'), subEnd(5)]);
+    await connection.ack();
+    connection.wake(91, 'reset-required');
+    await connection.request();
+    expect(titles(client)).toEqual(['task a', 'task lost']);
+    connection.respond([header({ logEpoch: 'epoch-2', resetRequired: true })]);
+    await connection.request();
+    expect(client.rows('tasks')).toEqual([]);
+  });
+
   test('another one drops rows and cursors, keeps the outbox, and replays it (§2.1)', async () => {
     const { client } = it;
     const { connection, sub } = await goLive(it, [task('a')]);

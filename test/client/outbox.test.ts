@@ -187,6 +187,26 @@ describe('outcomes', () => {
     expect(client.rows('tasks')).toEqual([]);
   });
 
+  test('two rejections in a row are two outcomes', async () => {
+    const { client } = it;
+    const { connection } = await goLive(it);
+    const one = client.mutate([{ table: 'tasks', op: 'upsert', row: task('a') }]);
+    const two = client.mutate([{ table: 'tasks', op: 'upsert', row: task('b') }]);
+    await connection.request();
+    const refused = (code: string) =>
+      ({ opIndex: 0, status: 'error', code, message: 'no', retryable: false }) as const;
+    connection.respond([
+      header(),
+      rejected(one.clientCommitId, refused('host.one')),
+      rejected(two.clientCommitId, refused('host.two')),
+      subStart('s1'),
+      subEnd(5),
+    ]);
+    expect(await one.settled).toMatchObject({ status: 'rejected', code: 'host.one' });
+    expect(await two.settled).toMatchObject({ status: 'rejected', code: 'host.two' });
+    expect(client.rows('tasks')).toEqual([]);
+  });
+
   test('a retryable refusal is tried again under backoff, and counts as rejected in the end', async () => {
     await it.close();
     it = await rig({ limits: { commitRetriesMax: 2 } });
@@ -345,6 +365,8 @@ describe('refusals before anything is written', () => {
     ['client.invalid_mutation', [{ table: 'tasks', op: 'upsert', row: task('') }]],
     ['client.invalid_mutation', [{ table: 'tasks', op: 'upsert', row: task('a'), baseVersion: 0.5 }]],
     ['client.invalid_mutation', [{ table: 'tasks', op: 'delete', rowId: '' }]],
+    ['client.invalid_mutation', [{ table: 'tasks', op: 'delete', rowId: '\ud800' }]],
+    ['client.invalid_mutation', [{ table: 'tasks', op: 'upsert', row: task('a', '\ud800') }]],
     ['client.invalid_mutation', [{ table: 'tasks', op: 'replace', rowId: 'a' }]],
     ['client.unknown_table', [{ table: 'nope', op: 'delete', rowId: 'a' }]],
   ];

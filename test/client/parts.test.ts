@@ -81,6 +81,12 @@ describe('options', () => {
     );
   });
 
+  test.each(['', '\ud800'])('the clientId %j is refused', (clientId) => {
+    expect(() => createClient({ url: 'http://h', schema: TASKS, clientId })).toThrow(
+      expect.objectContaining({ code: 'client.invalid_options' }),
+    );
+  });
+
   test.each([
     [{ outboxCommitsMax: -1 }, 'outboxCommitsMax'],
     [{ commitBytesMax: 0.5 }, 'commitBytesMax'],

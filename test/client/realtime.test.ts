@@ -430,6 +430,8 @@ describe('the subscription list', () => {
     ['client.invalid_subscription', { table: 'tasks', scopes: { owner: 'x' } }],
     ['client.invalid_subscription', { table: 'tasks', scopes: { list: '*' } }],
     ['client.invalid_subscription', { table: 'tasks', scopes: { list: [] } }],
+    ['client.invalid_subscription', { table: 'tasks', scopes: { list: '\ud800' } }],
+    ['client.invalid_subscription', { id: '\udc00', table: 'tasks', scopes: { list: 'l1' } }],
     ['client.invalid_subscription', { id: '', table: 'tasks', scopes: { list: 'l1' } }],
     ['client.invalid_subscription', { table: 'tasks', scopes: { list: 'l1' }, params: '{' }],
   ];
