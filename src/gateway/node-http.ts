@@ -99,36 +99,57 @@ async function writeResponse(
   res.writeHead(response.status, response.headers);
   const { body } = response;
   if (body === null || context.req.method === 'HEAD') res.end();
-  else if (body instanceof Uint8Array) res.end(body);
-  else if ((await writeStream(res, body, context)) === 'cut') return 'cut';
+  else if ((await writeBody(res, body, context)) === 'cut') return 'cut';
   const how = await untilFinished(res, context);
   if (how === 'delivered' && !context.req.complete) discardRest(context.req, context.limits.requestBytesMax);
   return how;
 }
 
-async function writeStream(
+async function writeBody(
   res: ServerResponse,
-  body: AsyncIterable<Uint8Array>,
+  body: Uint8Array | AsyncIterable<Uint8Array>,
   context: WriteContext,
 ): Promise<'written' | 'cut'> {
-  const chunks = body[Symbol.asyncIterator]();
+  const how =
+    body instanceof Uint8Array
+      ? await writePieces(res, body, context)
+      : await writeStream(res, body[Symbol.asyncIterator](), context);
+  if (how === 'written') res.end();
+  return how;
+}
+
+async function writeStream(
+  res: ServerResponse,
+  chunks: AsyncIterator<Uint8Array>,
+  context: WriteContext,
+): Promise<'written' | 'cut'> {
   // A source in the middle of a long read must not keep the exchange of a client that left.
   const closed = new Promise<'closed'>((resolve) => res.once('close', () => resolve('closed')));
   try {
     for (;;) {
       const step = res.destroyed ? 'closed' : await Promise.race([chunks.next(), closed]);
       if (step === 'closed') return releaseSource(chunks, context);
-      if (step.done) break;
-      if (!res.write(step.value) && (await untilDrained(res, context)) === 'cut') {
-        return releaseSource(chunks, context);
-      }
+      if (step.done) return 'written';
+      if ((await writePieces(res, step.value, context)) === 'cut') return releaseSource(chunks, context);
     }
   } catch (failure) {
     if (!res.destroyed) context.logger.error({ err: failure }, 'a response failed after it had begun');
     res.destroy();
     return 'cut';
   }
-  res.end();
+}
+
+/** In pieces, so that a slow reader of a large chunk is seen to make progress. */
+async function writePieces(
+  res: ServerResponse,
+  bytes: Uint8Array,
+  context: WriteContext,
+): Promise<'written' | 'cut'> {
+  const { responseChunkBytes } = context.limits;
+  for (let at = 0; at < bytes.byteLength; at += responseChunkBytes) {
+    const piece = bytes.subarray(at, at + responseChunkBytes);
+    if (!res.write(piece) && (await untilDrained(res, context)) === 'cut') return 'cut';
+  }
   return 'written';
 }
 

@@ -258,6 +258,27 @@ describe('POST <mount>/sync', () => {
     expect(released).toBe(true);
   });
 
+  test('a reader that is slow but reads keeps its response, however large the chunk', async () => {
+    const bytes = 48 * 2 ** 20;
+    async function* round(): Round {
+      yield new Uint8Array(bytes);
+      return served('');
+    }
+    const { url, clock, rounds } = await start({ runRound: round, limits: { drainTimeoutMs: 5_000 } });
+    const incoming = await begin(`${url}/sync`, post());
+    let received = 0;
+    let pauseAt = 8 * 2 ** 20;
+    for await (const chunk of incoming) {
+      received += (chunk as Buffer).byteLength;
+      if (received < pauseAt) continue;
+      pauseAt += 8 * 2 ** 20;
+      // Never longer than the limit without a byte taken, but much longer altogether.
+      clock.advance(4_000);
+    }
+    expect(received).toBe(bytes);
+    await rounds.idle();
+  });
+
   test('a body that does not arrive in time is a 408', async () => {
     const { port, clock } = await start({ limits: { requestTimeoutMs: 1_000 } });
     const head = `POST /sync HTTP/1.1\r\nhost: x\r\nauthorization: ${BEARER.authorization}\r\ncontent-type: ${SSP2['content-type']}\r\ncontent-length: 10\r\n\r\nabc`;
