@@ -66,6 +66,9 @@ describe('deltas', () => {
     expect(await connection.ack()).toBe(6);
     expect(titles(client)).toEqual(['held']);
     expect(connection.requestsSeen).toBe(rounds);
+    // Nor does it move the cursor back.
+    connection.wake(8);
+    expect((await connection.request()).subscriptions[0]?.cursor).toBe(7);
   });
 
   test('one change notice per delta, naming its rows', async () => {

@@ -16,7 +16,7 @@ export async function demo({ url }: DemoSettings, io: CliIo): Promise<ExitCode> 
 }
 
 /** https://no-color.org: set and not empty means no colour. */
-function styleOf({ isTerminal, env }: CliIo): DemoStyle {
+export function styleOf({ isTerminal, env }: Pick<CliIo, 'isTerminal' | 'env'>): DemoStyle {
   const isUnwanted = (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb';
   return isTerminal && !isUnwanted ? 'colour' : 'plain';
 }

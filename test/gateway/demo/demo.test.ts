@@ -2,11 +2,14 @@
 
 import { tmpdir } from 'node:os';
 import { Readable } from 'node:stream';
+import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createStaticTokens } from '../../../src/gateway/auth.ts';
 import { runCli } from '../../../src/gateway/cli.ts';
 import { EXIT } from '../../../src/gateway/cli-io.ts';
 import { runDemo } from '../../../src/gateway/demo/demo.ts';
+import { styleOf } from '../../../src/gateway/demo/demo-command.ts';
+import { DemoLog, type DemoStyle } from '../../../src/gateway/demo/demo-log.ts';
 import { DEV_TOKENS } from '../../../src/gateway/dev.ts';
 import { DEV_SCHEMA } from '../../../src/gateway/dev-schema.ts';
 import { createGateway } from '../../../src/gateway/gateway.ts';
@@ -78,14 +81,39 @@ describe('the demo', () => {
     expect(out).toContain('FAILED  ada found no gateway that lets them in');
   });
 
-  test.each([
-    ['a terminal', { isTerminal: true, env: {} }, true],
-    ['a terminal with NO_COLOR', { isTerminal: true, env: { NO_COLOR: '1' } }, false],
-    ['a dumb terminal', { isTerminal: true, env: { TERM: 'dumb' } }, false],
-    ['a pipe', { isTerminal: false, env: {} }, false],
-  ])('on %s: colour only where it is read and wanted', async (_where, terminal, coloured) => {
-    const { code, out } = await cli(['demo'], terminal);
+  test('on a pipe it is plain text and ends with 0', async () => {
+    const { code, out } = await cli(['demo'], { isTerminal: false, env: {} });
     expect(code).toBe(EXIT.ok);
-    expect(out.includes(ESCAPE)).toBe(coloured);
+    expect(out).not.toContain(ESCAPE);
+  });
+
+  test('in colour every line says the same', () => {
+    const written: Record<DemoStyle, string> = { plain: '', colour: '' };
+    for (const style of ['plain', 'colour'] as const) {
+      const log = new DemoLog(
+        (text) => {
+          written[style] += text;
+        },
+        style,
+        () => 0,
+      );
+      log.title('here');
+      log.event('ada', 'adds', 1.25);
+      log.event('server', 'refuses');
+      log.lists(['left', 'right'], ['a'], ['a', 'b']);
+      log.verdict('failed', 'no');
+    }
+    expect(written.colour).toContain(ESCAPE);
+    expect(stripVTControlCharacters(written.colour)).toBe(written.plain);
+  });
+
+  test.each([
+    ['a terminal', { isTerminal: true, env: {} }, 'colour'],
+    ['a terminal with an empty NO_COLOR', { isTerminal: true, env: { NO_COLOR: '' } }, 'colour'],
+    ['a terminal with NO_COLOR', { isTerminal: true, env: { NO_COLOR: '1' } }, 'plain'],
+    ['a dumb terminal', { isTerminal: true, env: { TERM: 'dumb' } }, 'plain'],
+    ['a pipe', { isTerminal: false, env: {} }, 'plain'],
+  ])('on %s', (_where, terminal, style) => {
+    expect(styleOf(terminal)).toBe(style);
   });
 });
