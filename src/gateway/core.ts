@@ -21,6 +21,7 @@ import { logEvents } from './logged-events.ts';
 import { type GatewayLogger, SILENT_LOGGER } from './logger.ts';
 import { createRandom, sha256Hex } from './random.ts';
 import { createRealClock } from './real-clock.ts';
+import { type SegmentSweep, startSegmentSweep } from './segment-sweep.ts';
 import { type OpenedStorage, openStorage } from './storage-option.ts';
 
 export interface Core {
@@ -29,6 +30,7 @@ export interface Core {
   readonly hub: Hub;
   readonly bus: Bus;
   readonly lastSeen: LastSeen;
+  readonly segmentSweep: SegmentSweep;
   readonly limits: Limits;
   readonly clock: Clock;
   readonly random: Random;
@@ -77,8 +79,9 @@ function assemble(options: GatewayOptions, { limits, schema, hooks, clock, opene
   const duplicateClients = options.duplicateClients ?? 'replace';
   const presence = PRESENCE_OFF;
   const live = createLive({ deps: sync, runRound, hub, bus, presence, lastSeen, events, duplicateClients });
+  const segmentSweep = startSegmentSweep({ segments, clock, limits, logger });
   const releaseStorage = (): Promise<void> => opened.release();
-  return { sync, live, hub, bus, lastSeen, limits, clock, random, logger, releaseStorage };
+  return { sync, live, hub, bus, lastSeen, segmentSweep, limits, clock, random, logger, releaseStorage };
 }
 
 /** One gateway on its database: nobody to tell. */

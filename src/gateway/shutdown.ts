@@ -59,6 +59,7 @@ export class Shutdown {
     await Promise.all(this.#servers.map(closeServer));
     await sync.commits.close();
     await this.#flush();
+    await core.segmentSweep.stop();
     core.hub.close();
     try {
       await core.bus.close();

@@ -11,7 +11,7 @@ export interface Limits {
   readonly frameBytesMax: number;
   /** Frames in one request, `END` included. */
   readonly framesMax: number;
-  /** The same two bounds for whoever reads responses: a client, a tool. */
+  /** The same two bounds for whoever reads responses, a client or a tool; the gateway itself reads none. */
   readonly responseFrameBytesMax: number;
   readonly responseFramesMax: number;
   /** Operations over all commits of a request (§6.1); over it `sync.too_many_operations`. */
@@ -47,6 +47,12 @@ export interface Limits {
   readonly segmentBlockBytes: number;
   /** Lifetime of a stored segment in ms (§5.1). */
   readonly segmentTtlMs: number;
+  /** Interval in which expired segments are removed, in ms. */
+  readonly segmentSweepMs: number;
+  /** Expired segments removed in one transaction. */
+  readonly segmentSweepEntriesMax: number;
+  /** An expired segment is remembered this long, in ms: a download is told `sync.segment_expired`, later `sync.not_found`. */
+  readonly segmentKeepExpiredMs: number;
 
   /** Pushes that wait per partition; over it `sync.rate_limited`. */
   readonly commitQueueCommitsMax: number;
@@ -82,8 +88,9 @@ export interface Limits {
   readonly messageFragmentsMax: number;
   /** Bytes of one inbound text message. */
   readonly controlBytesMax: number;
-  /** A request begun on the socket must be complete within this, in ms. Over it: close 4408. */
+  /** A request must be complete this long after its first byte, in ms. Over it: close 4408, HTTP 408; an upgrade 503. */
   readonly requestTimeoutMs: number;
+  /** Interval of the heartbeat event, in ms (§8.5). */
   readonly heartbeatMs: number;
   /** No pong and no byte for this long closes with 4408, in ms. */
   readonly livenessTimeoutMs: number;
@@ -91,6 +98,7 @@ export interface Limits {
   readonly closeTimeoutMs: number;
   /** Grain of all session deadlines, in ms: each is met at most this late. */
   readonly sessionTickMs: number;
+  /** Open WebSocket sessions of this process; over it `sync.websocket_connection_limit`. */
   readonly connectionsMax: number;
   /** Commits and bytes kept per partition for catch-up without the database. */
   readonly ringCommitsMax: number;
@@ -142,6 +150,9 @@ export const DEFAULT_LIMITS: Limits = {
   segmentBlockRows: 1_000,
   segmentBlockBytes: 256 * KIB,
   segmentTtlMs: 24 * 60 * 60 * 1_000,
+  segmentSweepMs: 60_000,
+  segmentSweepEntriesMax: 100,
+  segmentKeepExpiredMs: 60 * 60 * 1_000,
 
   commitQueueCommitsMax: 4_096,
   commitQueueBytesMax: 64 * MIB,
