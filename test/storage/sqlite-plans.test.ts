@@ -65,7 +65,7 @@ async function serve(storage: Storage): Promise<void> {
   await storage.rotateEpoch({ partition, logEpoch: 'e2' });
 }
 
-test('every statement finds its rows through a key or an index', async () => {
+test('S-043: every statement finds its rows through a key or an index', async () => {
   const harness = await makeSqlite();
   const { storage, segments } = await harness.open();
   await storage.ensureSchema(SCHEMA);
