@@ -41,7 +41,6 @@ const PACKAGE_HOME: Readonly<Record<string, readonly string[]>> = {
   msgpackr: ['protocol/msgpack'],
   pino: ['gateway'],
   commander: ['gateway'],
-  zod: ['gateway'],
   jose: ['gateway'],
   'prom-client': ['gateway'],
 };
