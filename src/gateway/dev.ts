@@ -21,6 +21,11 @@ export const DEV_TOKENS: ReadonlyMap<string, StaticGrant> = new Map([
 ]);
 
 const FOLDER = '.tidegate';
+
+/** What to type depends on how this program runs: out of a checkout, or as an installed package. */
+const HOW = import.meta.url.endsWith('.ts')
+  ? { client: './src/client/index.ts', run: 'npx tsx', demo: 'npm run demo' }
+  : { client: 'tidegate/client', run: 'node', demo: 'npx tidegate demo' };
 const RULE = '-'.repeat(72);
 
 export async function dev(settings: DevSettings, io: CliIo): Promise<ExitCode> {
@@ -62,19 +67,20 @@ function welcome(url: string): string {
   Tokens        dev-ada   every project
                 dev-ben   the project "shared" only
 
-Try it: save the lines between the rules as try.mjs, run \`node try.mjs\` in two terminals, once with TOKEN=dev-ben.
+Try it: save the lines between the rules as try.mjs here, run \`${HOW.run} try.mjs\` in one terminal and
+\`TOKEN=dev-ben ${HOW.run} try.mjs\` in another.
 
 ${RULE}
 ${snippet(url)}${RULE}
 
-Or watch two clients share a list in this terminal: npm run demo
+Or watch two clients share a list in one terminal: ${HOW.demo}
 Stop with Ctrl+C.
 `;
 }
 
 function snippet(url: string): string {
   return `import { readFileSync } from 'node:fs';
-import { createClient } from 'tidegate/client';
+import { createClient } from '${HOW.client}';
 import WebSocket from 'ws';
 
 const schema = JSON.parse(readFileSync('./${FOLDER}/dev-schema.json', 'utf8'));

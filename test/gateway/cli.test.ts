@@ -152,7 +152,14 @@ describe('dev', () => {
       workingFolder: folder,
     });
     expect(code).toBe(EXIT.ok);
-    for (const word of ['/realtime?clientId=', 'dev-ada', 'dev-ben', 'createClient', 'npm run demo']) {
+    for (const word of [
+      '/realtime?clientId=',
+      'dev-ada',
+      'dev-ben',
+      'createClient',
+      './src/client/index.ts',
+      'npm run demo',
+    ]) {
       expect(out).toContain(word);
     }
     const schema = JSON.parse(readFileSync(join(folder, '.tidegate', 'dev-schema.json'), 'utf8'));
