@@ -262,6 +262,17 @@ export function lifecycleSuite(make: MakeStorage): void {
       ]);
     });
 
+    test('a column that becomes nullable takes NULL', async () => {
+      const storage = await seeded(schemaOf(1, items([ID, LIST, TITLE])), ['i1', 'l1', 'first']);
+      const two = schemaOf(2, items([ID, LIST, { ...TITLE, nullable: true }]));
+      await storage.ensureSchema(two);
+      await write(storage, 'p', [row(two, 'i2', 'l1', null)]);
+      expect(await rowsOf(storage, two.tables[0]!)).toEqual([
+        ['i1', 'l1', 'first'],
+        ['i2', 'l1', null],
+      ]);
+    });
+
     test('a dropped table is retired and comes back with its rows in the new layout', async () => {
       const other = items([ID, LIST], { name: 'others' });
       const storage = await seeded(schemaOf(1, items([ID, LIST, TITLE]), other), ['i1', 'l1', 't']);
