@@ -1,22 +1,29 @@
 /** The client and the gateway together: the scenarios of part 3, 3.15 that need both, and what a user relies on. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { SubscriptionHandle } from '../../src/client/subscription-handle.ts';
 import { createStaticTokens } from '../../src/gateway/auth.ts';
+import { createRealClock } from '../../src/gateway/real-clock.ts';
 import type { ScopeMap } from '../../src/protocol/frames.ts';
+import { openSqliteStorage } from '../../src/storage/sqlite/sqlite-storage.ts';
 import { type GatewayRig, PARTITION, startRig, type TestClient } from './gateway-rig.ts';
-import { task, titles } from './harness.ts';
+import { TASKS, task, titles } from './harness.ts';
 
 const L1 = { id: 's1', table: 'tasks', scopes: { list: 'l1' } } as const;
+
+interface Subscribed extends TestClient {
+  readonly sub: SubscriptionHandle;
+}
 
 async function subscribed(
   rig: GatewayRig,
   options?: Parameters<GatewayRig['client']>[0],
-): Promise<TestClient> {
+): Promise<Subscribed> {
   const made = rig.client(options);
   const sub = made.client.subscribe(L1);
   made.client.connect();
   await sub.ready;
   await made.until(() => made.client.status.state === 'live');
-  return made;
+  return Object.assign(made, { sub });
 }
 
 const write = ({ client }: TestClient, ...rows: ReturnType<typeof task>[]) =>
@@ -176,6 +183,36 @@ describe('discontinuities', () => {
     await rig.gateway.rotateEpoch(PARTITION);
     await ada.until(() => seen.includes(0) && ada.client.rows('tasks').length === 1);
     await ada.until(() => ada.client.status.state === 'live');
+  });
+
+  test('B.8: a cursor behind the pruned horizon resets, and what was deleted meanwhile is gone here too', async () => {
+    const opened = await openSqliteStorage({ path: ':memory:', clock: createRealClock() });
+    onTestFinished(() => opened.storage.close());
+    const rig = await startRig({ storage: opened });
+    const ada = await subscribed(rig);
+    const ben = await subscribed(rig, { token: 'ben' });
+    await write(ada, task('a'), task('b')).settled;
+    await ben.until(() => ben.client.rows('tasks').length === 2);
+    ben.client.disconnect();
+    await ada.client.mutate([{ table: 'tasks', op: 'delete', rowId: 'a' }]).settled;
+    await write(ada, task('c')).settled;
+    await opened.storage.pruneLog({ partition: PARTITION, horizon: 3, commitsMax: 100 });
+
+    const states: string[] = [];
+    ben.sub.onState((state) => states.push(state));
+    ben.client.connect();
+    await ben.until(() => titles(ben.client).join() === 'task b,task c');
+    expect(states).toEqual(['waiting', 'live']);
+  });
+
+  test('a client of another schema version stops at the floor and keeps its outbox (part 2.3)', async () => {
+    const rig = await startRig();
+    const old = rig.client({ schema: { ...TASKS, version: TASKS.version - 1 } });
+    write(old, task('a'));
+    old.client.connect();
+    const { stopReason, pendingCommits } = await old.client.until(({ state }) => state === 'stopped');
+    expect(stopReason).toMatchObject({ kind: 'schema-floor', requiredSchemaVersion: TASKS.version });
+    expect(pendingCommits).toBe(1);
   });
 
   test('a host that resyncs makes every client pull, and they stay live', async () => {

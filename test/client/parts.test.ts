@@ -9,8 +9,10 @@ import { DEFAULT_CLIENT_LIMITS, resolveClientLimits } from '../../src/client/cli
 import { policyOf, retryAfterMs } from '../../src/client/error-policy.ts';
 import { endpointsOf } from '../../src/client/mount-url.ts';
 import { Replica } from '../../src/client/replica.ts';
+import { decodeRow, encodeRow } from '../../src/client/rows.ts';
 import { Bell, Cancelled } from '../../src/client/waiting.ts';
 import { ERROR_CATALOGUE, type ErrorCode } from '../../src/protocol/errors.ts';
+import { compileSchema } from '../../src/protocol/schema-compiler.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { TASKS } from './harness.ts';
 
@@ -148,6 +150,40 @@ describe('waiting', () => {
     await expect(waiting).rejects.toBeInstanceOf(Cancelled);
     await expect(bell.wait(10, abort.signal)).rejects.toBeInstanceOf(Cancelled);
     expect(clock.timersWaiting).toBe(0);
+  });
+});
+
+describe('rows', () => {
+  const table = compileSchema({
+    version: 1,
+    tables: [
+      {
+        name: 'files',
+        primaryKey: 'id',
+        columns: [
+          { name: 'id', type: 'integer' },
+          { name: 'list', type: 'string' },
+          { name: 'content', type: 'bytes', nullable: true },
+        ],
+        scopes: ['list:{list}'],
+      },
+    ],
+  }).tables[0]!;
+
+  test('bytes belong to the row: neither the buffer of the writer nor the message is shared', () => {
+    const content = new Uint8Array([1, 2, 3]);
+    const { row, rowId, payload } = encodeRow(table, { id: -7, list: 'l', content });
+    content[0] = 9;
+    expect(rowId).toBe('-7');
+    expect(row.content).toEqual(new Uint8Array([1, 2, 3]));
+    const decoded = decodeRow(table, payload);
+    payload.fill(0);
+    expect(decoded).toEqual(row);
+    expect((decoded.content as Uint8Array).buffer.byteLength).toBe(3);
+  });
+
+  test('a member that is missing is NULL', () => {
+    expect(encodeRow(table, { id: 1, list: 'l' }).row).toEqual({ id: 1, list: 'l', content: null });
   });
 });
 

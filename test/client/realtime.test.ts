@@ -200,7 +200,13 @@ describe('deltas', () => {
     const { client } = it;
     const { connection } = await goLive(it, [task('a')]);
     const broken = { ...upsert(task('b')), row: new Uint8Array([0, 1, 2]) };
-    connection.delta([header(), subStart('s1'), commit(6, upsert(task('x')), broken), subEnd(6)]);
+    connection.delta([
+      header(),
+      subStart('s1'),
+      commit(6, upsert(task('x'))),
+      commit(7, upsert(task('y')), broken),
+      subEnd(7),
+    ]);
     await connection.request();
     expect(titles(client)).toEqual(['task a']);
     expect(connection.acked).toEqual([5]);

@@ -375,12 +375,6 @@ describe('errors of a round', () => {
 describe('broken answers end the connection and never the client', () => {
   const broken: readonly [string, (c: Awaited<ReturnType<typeof goLive>>['connection']) => void][] = [
     ['bytes that are no response', (c) => c.respondBytes(new Uint8Array([1, 2, 3, 4, 5, 6, 7, 8]))],
-    [
-      'bytes behind END',
-      (c) => {
-        c.respondBytes(new Uint8Array([...encodeResponse([header()]), 0]));
-      },
-    ],
     ['another epoch without a reset', (c) => c.respond([header({ logEpoch: 'other' })])],
     [
       'an answer of wire version 1, without a log epoch',
@@ -405,6 +399,16 @@ describe('broken answers end the connection and never the client', () => {
     it.clock.advance(delayMs);
     await it.server.connection();
   });
+});
+
+test('bytes behind END end the connection, although the response itself is good', async () => {
+  const it = await rig();
+  const { connection } = await goLive(it, [task('a')]);
+  connection.wake(6);
+  await connection.request();
+  connection.respondBytes(new Uint8Array([...encodeResponse([header(), subStart('s1'), subEnd(6)]), 0]));
+  await retryDelayMs(it);
+  expect(it.client.status.lastError?.message).toContain('behind the end');
 });
 
 describe('timeouts', () => {
