@@ -41,11 +41,6 @@ export function rowIdOf(table: CompiledTable, values: RowValues): string {
   return keyText(values[table.primaryKeyIndex]!);
 }
 
-/** As `rowIdOf`, straight from row-codec bytes. */
-export function rowIdFromRow(table: CompiledTable, row: Uint8Array): string {
-  return keyText(rowCodecOf(table).readColumn(row, table.primaryKeyIndex));
-}
-
 /** The compiler lets only string and integer columns be keys; safe integers print without an exponent. */
 function keyText(value: ColumnValue): string {
   if (typeof value === 'string') return value;

@@ -9,6 +9,8 @@ import { createGateway } from '../../src/gateway/gateway.ts';
 import { createRealClock } from '../../src/gateway/real-clock.ts';
 import { SchemaError } from '../../src/protocol/schema-problems.ts';
 import { openSqliteStorage } from '../../src/storage/sqlite/sqlite-storage.ts';
+import { interceptStorage } from '../support/intercepted-storage.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { begin, call, json, rawExchange } from './support/http-client.ts';
 import { connectTo, gatewayOptions, startGateway } from './support/live-gateway.ts';
 import { ada, frameOf, postSync, SCHEMA, SSP2_HEADERS } from './support/requests.ts';
@@ -254,4 +256,38 @@ describe('options', () => {
       results: [{ code: 'app.bad_title' }],
     });
   });
+});
+
+test('S-028: any authenticated request refreshes the last-seen time of its partition, one write per interval', async () => {
+  const clock = new ManualClock();
+  const { storage, segments } = await openSqliteStorage({ path: ':memory:', clock });
+  onTestFinished(() => storage.close());
+  const touched: (readonly string[])[] = [];
+  const watched = interceptStorage(storage, ({ method, args }) => {
+    if (method === 'touchPartitions') touched.push([...(args[0] as ReadonlyMap<string, number>).keys()]);
+  });
+  const limits = { lastSeenFlushMs: 1_000 };
+  const gateway = await createGateway(
+    gatewayOptions({ storage: { storage: watched, segments }, clock, limits }),
+  );
+  const headers = { ...SSP2_HEADERS, authorization: 'Bearer token-ada' };
+  const request = async (path: string, init: RequestInit): Promise<number> => {
+    const answer = await gateway.fetch(new Request(`http://gateway${path}`, { ...init, headers }));
+    // Read to its end: a round that nobody reads would keep the gateway open.
+    let isRead = false;
+    answer.arrayBuffer().then(() => {
+      isRead = true;
+    });
+    await clock.until(() => isRead, `the answer of ${path}`);
+    return answer.status;
+  };
+  expect(await request('/sync', { method: 'POST', body: Buffer.from(ada.pull()) })).toBe(200);
+  expect(await request('/segments/unknown', {})).toBe(404);
+  expect(touched).toEqual([]);
+  await clock.advanceSettled(1_000, 1_000);
+  expect(touched).toEqual([['tenant-1']]);
+  expect(await request('/segments/unknown', {})).toBe(404);
+  await clock.advanceSettled(1_000, 1_000);
+  expect(touched).toEqual([['tenant-1'], ['tenant-1']]);
+  await gateway.close();
 });

@@ -207,6 +207,32 @@ describe('rounds', () => {
     expect(observer.deltaSeqs).toEqual([1]);
   });
 
+  test('R-072: what a socket pushed before it died is whole or absent, and a retry completes it', async () => {
+    for (const turns of [0, 1, 2, 4, 8]) {
+      const path = join(folder, `cut-after-${turns}.db`);
+      const g = await openLive({ path, limits: { commitBatchCommitsMax: 4 } });
+      const client = await g.connect();
+      const pushes = Array.from({ length: 20 }, (_, i) =>
+        g.sync.push([g.sync.note(`a${i}`, 'p1'), g.sync.note(`b${i}`, 'p1')], `commit-${i}`),
+      );
+      client.round(await g.sync.request({ pushes }));
+      for (let turn = 0; turn < turns; turn++) {
+        await Promise.resolve();
+        g.sync.clock.turn();
+      }
+      client.vanish();
+      await g.settle();
+      const ask = { clientId: 'reader', subscriptions: [subscription('r', 'notes', P1, { cursor: 0 })] };
+      const landed = (await g.http(ask)).frames.filter((frame) => frame.type === 'COMMIT');
+      for (const { changes } of landed) expect(changes).toHaveLength(2);
+      const retried = (await g.http({ pushes })).frames.filter((frame) => frame.type === 'PUSH_RESULT');
+      expect(retried.map(({ status }) => status)).toEqual(
+        pushes.map((_, i) => (i < landed.length ? 'cached' : 'applied')),
+      );
+      expect((await g.sync.readState(PARTITION)).head).toBe(20);
+    }
+  });
+
   test('R-077: a window cut by limitCommits leaves the session behind until it caught up', async () => {
     const g = await openLive();
     const client = await connectLive(g);
