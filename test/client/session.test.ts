@@ -2,16 +2,21 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { ClientOptions } from '../../src/client/client.ts';
 import type { ClientState } from '../../src/client/status.ts';
+import { deferred } from '../../src/client/waiting.ts';
 import { CLOSE_CODES, type CloseCode } from '../../src/protocol/close-codes.ts';
 import { encodeHeartbeat } from '../../src/protocol/control.ts';
 import { encodeMessage } from '../../src/protocol/message.ts';
 import { encodeResponse } from './fake-server.ts';
 import {
   applied,
+  bootstrap,
   header,
   rig as newRig,
   type Rig,
   refusal,
+  segmentBytes,
+  segmentIdOf,
+  segmentRef,
   subEnd,
   subStart,
   task,
@@ -93,6 +98,48 @@ describe('states', () => {
     it.client.connect();
     const again = await it.server.greeted({ latestCursor: 5, cursor: 5, requiresSync: false });
     expect((await again.request()).subscriptions).toEqual([]);
+  });
+
+  test('disconnect() from a listener in the middle of a round holds', async () => {
+    const it = await rig();
+    it.client.subscribe({ id: 's1', table: 'tasks', scopes: { list: 'l1' } });
+    it.client.onChange('tasks', () => it.client.disconnect());
+    it.client.connect();
+    const connection = await it.server.greeted();
+    await answerEpoch(connection);
+    await connection.request();
+    connection.respond([header(), ...bootstrap('s1', [task('a')], 5)]);
+    await connection.closed;
+    await it.clock.settle();
+    expect(it.client.status.state).toBe('offline');
+    expect(titles(it.client)).toEqual(['task a']);
+    expect(it.clock.timersWaiting).toBe(0);
+  });
+
+  test('a return waits until the former connection has wound up', async () => {
+    const bytes = segmentBytes([task('a')]);
+    const hashing = deferred<string>();
+    const begun = deferred<void>();
+    const it = await rig({
+      sha256: () => {
+        begun.resolve();
+        return hashing.promise;
+      },
+    });
+    it.server.answers.set(`/sync-api/segments/${segmentIdOf(bytes)}`, { status: 200, body: bytes });
+    it.client.subscribe({ id: 's1', table: 'tasks', scopes: { list: 'l1' } });
+    it.client.connect();
+    const connection = await it.server.greeted();
+    await answerEpoch(connection);
+    await connection.request();
+    connection.respond([header(), subStart('s1', { bootstrap: true }), segmentRef(bytes), subEnd(5)]);
+    await begun.promise;
+    it.client.disconnect();
+    it.client.connect();
+    await it.clock.settle();
+    expect(it.server.upgrades).toBe(1);
+    hashing.resolve('0'.repeat(64));
+    await it.server.connection();
   });
 
   test('until() rejects when syncing stops first', async () => {
