@@ -1,9 +1,12 @@
-/** `tidegate dev`: a gateway to try things on, with an embedded database, a schema and two users. Never for production. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+/** `tidegate dev`: a gateway to try things on, with an embedded database, a schema, two users, and at first a demo. Never for production. */
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createStaticTokens, type StaticGrant } from './auth.ts';
+import { createStaticTokens } from './auth.ts';
 import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
+import { runDemo } from './demo/demo.ts';
+import { styleOf } from './demo/demo-command.ts';
 import { DEV_SCHEMA } from './dev-schema.ts';
+import { DEV_TOKENS } from './dev-tokens.ts';
 import { createGateway } from './gateway.ts';
 import { LOCAL_ORIGINS } from './origins.ts';
 import { createPinoLogger } from './pino-logger.ts';
@@ -13,12 +16,6 @@ export interface DevSettings {
   readonly port: number;
   readonly logLevel: string;
 }
-
-/** Known to everybody: they only ever open a development database. */
-export const DEV_TOKENS: ReadonlyMap<string, StaticGrant> = new Map([
-  ['dev-ada', { actorId: 'ada', partition: 'dev', scopes: { project_id: ['*'] }, expiresAtMs: null }],
-  ['dev-ben', { actorId: 'ben', partition: 'dev', scopes: { project_id: ['shared'] }, expiresAtMs: null }],
-]);
 
 const FOLDER = '.tidegate';
 
@@ -37,9 +34,11 @@ export async function dev(settings: DevSettings, io: CliIo): Promise<ExitCode> {
   const folder = join(io.workingFolder, FOLDER);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'dev-schema.json'), `${JSON.stringify(DEV_SCHEMA, null, 2)}\n`);
+  const path = join(folder, 'dev.db');
+  const isFirstStart = !existsSync(path);
   const gateway = await createGateway({
     schema: DEV_SCHEMA,
-    storage: { path: join(folder, 'dev.db'), synchronous: 'NORMAL' },
+    storage: { path, synchronous: 'NORMAL' },
     ...createStaticTokens(DEV_TOKENS),
     // Pages of other development servers on this machine may connect; others must not, the tokens are public.
     allowedOrigins: [LOCAL_ORIGINS],
@@ -47,8 +46,11 @@ export async function dev(settings: DevSettings, io: CliIo): Promise<ExitCode> {
   });
   try {
     const { url } = await gateway.listen({ host: settings.host, port: settings.port });
+    const stopped = io.untilStopped();
+    // Whoever starts it for the first time sees it work; the demo leaves nothing behind.
+    if (isFirstStart) await runDemo({ url, write: io.stdout, style: styleOf(io) });
     io.stdout(welcome(url));
-    await io.untilStopped();
+    await stopped;
     io.stdout('\nstopping\n');
   } finally {
     await gateway.close();
@@ -73,7 +75,7 @@ Try it: save the lines between the rules as try.mjs here, run \`${HOW.run} try.m
 ${RULE}
 ${snippet(url)}${RULE}
 
-Or watch two clients share a list in one terminal: ${HOW.demo}
+Two clients that share a list, as at the first start: ${HOW.demo}
 Stop with Ctrl+C.
 `;
 }

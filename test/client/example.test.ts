@@ -3,8 +3,8 @@ import { PassThrough } from 'node:stream';
 import { expect, onTestFinished, test } from 'vitest';
 import { runList } from '../../examples/node-client/main.ts';
 import { createStaticTokens } from '../../src/gateway/auth.ts';
-import { DEV_TOKENS } from '../../src/gateway/dev.ts';
 import { DEV_SCHEMA } from '../../src/gateway/dev-schema.ts';
+import { DEV_TOKENS } from '../../src/gateway/dev-tokens.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 
 class Terminal {

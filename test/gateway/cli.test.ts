@@ -170,6 +170,18 @@ describe('dev', () => {
     ]);
   });
 
+  test('shows two clients converge at its first start, and leaves it to `demo` later', async () => {
+    const folder = createFolder();
+    const args = ['dev', '--port', '0', '--log-level', 'silent'];
+    const first = await run(args, { workingFolder: folder });
+    expect(first.out).toContain('goes offline');
+    expect(first.out).toContain('CONVERGED');
+    expect(first.out.indexOf('Stop with Ctrl+C')).toBeGreaterThan(first.out.indexOf('CONVERGED'));
+    const second = await run(args, { workingFolder: folder });
+    expect(second.out).not.toContain('CONVERGED');
+    expect(second.out).toContain('npm run demo');
+  });
+
   test('refuses production', async () => {
     const folder = createFolder();
     const { code, err } = await run(['dev'], { workingFolder: folder, env: { NODE_ENV: 'production' } });

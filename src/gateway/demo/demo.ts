@@ -3,8 +3,8 @@
  * write conflicts, the side returns, both converge.
  */
 import { createStaticTokens } from '../auth.ts';
-import { DEV_TOKENS } from '../dev.ts';
 import { DEV_SCHEMA } from '../dev-schema.ts';
+import { DEV_TOKENS } from '../dev-tokens.ts';
 import { createGateway, type Gateway } from '../gateway.ts';
 import { createRandom } from '../random.ts';
 import { createRealClock } from '../real-clock.ts';

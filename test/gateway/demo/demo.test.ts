@@ -10,8 +10,8 @@ import { EXIT } from '../../../src/gateway/cli-io.ts';
 import { runDemo } from '../../../src/gateway/demo/demo.ts';
 import { styleOf } from '../../../src/gateway/demo/demo-command.ts';
 import { DemoLog, type DemoStyle } from '../../../src/gateway/demo/demo-log.ts';
-import { DEV_TOKENS } from '../../../src/gateway/dev.ts';
 import { DEV_SCHEMA } from '../../../src/gateway/dev-schema.ts';
+import { DEV_TOKENS } from '../../../src/gateway/dev-tokens.ts';
 import { createGateway } from '../../../src/gateway/gateway.ts';
 
 const ESCAPE = '\u001b';
