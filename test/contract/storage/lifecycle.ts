@@ -87,15 +87,18 @@ export function lifecycleSuite(make: MakeStorage): void {
       const storage = await open();
       await storage.ensureSchema(SCHEMA);
       await admitTo(storage, 'p');
-      const hold = gate();
+      const [hold, writes, reads] = [gate(), gate(), gate()];
       const running = storage.transaction('p', async (tx) => {
+        writes.open();
         await hold.opened;
         return writeIn(tx, [task('t1', 'p1')]);
       });
       const reading = storage.readSnapshot('p', async (reader) => {
+        reads.open();
         await hold.opened;
         return (await reader.state()).head;
       });
+      await Promise.all([writes.opened, reads.opened]);
       let closed = false;
       const closing = storage.close().then(() => {
         closed = true;
