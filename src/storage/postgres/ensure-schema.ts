@@ -1,0 +1,70 @@
+/** Brings the synced tables to the version of a schema, or refuses (part 4, 4.2 without checkpoints). */
+import type { CompiledSchema } from '../../protocol/schema.ts';
+import { StorageError } from '../storage-error.ts';
+import { type DeclaredIndex, isCurrent } from '../stored-schema.ts';
+import type { PgConnections, Sql } from './connections.ts';
+import { type Statement, sqlStateOf } from './driver.ts';
+import { migrateStorage } from './migrations.ts';
+import type { Names } from './names.ts';
+import { reencodeLog, reencodeRows } from './reencode.ts';
+import { readStoredSchema } from './schema-meta.ts';
+import { planSchema, type SchemaStep } from './schema-plan.ts';
+
+/**
+ * Takes the lock only when something has to change. DDL, re-encoding and the new version are one transaction: no reader and
+ * no second process ever sees a part of it.
+ */
+export async function ensureSchema(
+  connections: PgConnections,
+  names: Names,
+  schema: CompiledSchema,
+): Promise<void> {
+  await migrateStorage(connections, names);
+  const stored = await readStoredSchema({ run: connections.read.bind(connections) }, names);
+  if (stored !== null && isCurrent(stored, schema)) return;
+  await connections.migration([lockWriters(names)], async (sql) => {
+    const plan = await planSchema(sql, names, { schema, stored: await readStoredSchema(sql, names) });
+    await sql.run(...INDEX_SCANS_ONLY);
+    for (const step of plan) await carryOut(sql, names, step);
+  });
+}
+
+/**
+ * The first statement, before any read or DDL. It waits for writers that are inside and keeps out those that come, who all
+ * lock a row of this table first; plain reads go on.
+ */
+export function lockWriters(names: Names): Statement {
+  return { text: `LOCK TABLE ${names.partitions} IN EXCLUSIVE MODE` };
+}
+
+/** Each batch touches few rows of a table of any size, which the planner may misjudge. */
+const INDEX_SCANS_ONLY: readonly Statement[] = [
+  { text: 'SET LOCAL enable_hashjoin = off' },
+  { text: 'SET LOCAL enable_mergejoin = off' },
+];
+
+async function carryOut(sql: Sql, names: Names, step: SchemaStep): Promise<void> {
+  if (step.kind === 'rows') await reencodeRows({ sql, names }, step.table, step.change);
+  else if (step.kind === 'log') await reencodeLog({ sql, names }, step.converts);
+  else if (step.kind === 'index') await createIndex(sql, step);
+  else await sql.run(step.statement);
+}
+
+const UNIQUE_VIOLATION = '23505';
+
+async function createIndex(
+  sql: Sql,
+  { statement, index }: { readonly statement: Statement; readonly index: DeclaredIndex },
+): Promise<void> {
+  try {
+    await sql.run(statement);
+  } catch (error) {
+    if (!(error instanceof StorageError) || sqlStateOf(error.cause) !== UNIQUE_VIOLATION) throw error;
+    throw new StorageError(
+      'sync.storage.schema_changed',
+      `index ${index.name} of table ${index.table} cannot be unique: rows that exist share its values; ` +
+        'change those rows first, or declare it without unique',
+      { cause: error.cause },
+    );
+  }
+}

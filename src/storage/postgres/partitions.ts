@@ -1,0 +1,142 @@
+/** The partition row that a push locks, and the registry beside it (§2.1). */
+import type { Admission, PartitionState } from '../storage.ts';
+import { StorageError } from '../storage-error.ts';
+import { CLIENT_COLUMNS, toClient } from './clients.ts';
+import type { Statement } from './driver.ts';
+import type { Names } from './names.ts';
+import { integerArray, type ResultRow, textArray, toInteger, toText } from './wire-values.ts';
+
+const STATE_COLUMNS = 6;
+
+function stateColumns(names: Names): string {
+  return `p.partition, p.max_commit_seq, p.horizon_seq, registry.log_epoch, registry.epoch_required,
+    coalesce((SELECT meta.schema_version FROM ${names.schemaMeta} AS meta WHERE meta.id = 1), 0)`;
+}
+
+function stateSource(names: Names): string {
+  return `${names.partitions} AS p JOIN ${names.registry} AS registry ON registry.partition = p.partition`;
+}
+
+function toState(row: ResultRow): PartitionState {
+  return {
+    partition: toText(row[0]),
+    head: toInteger(row[1]),
+    horizon: toInteger(row[2]),
+    logEpoch: toText(row[3]),
+    epochRequired: toInteger(row[4]) !== 0,
+    storedSchemaVersion: toInteger(row[5]),
+  };
+}
+
+/** What a writer does first. The state is read by a statement of its own, which sees what the holder before committed. */
+export function lockPartition(names: Names, partition: string): readonly Statement[] {
+  const lock = `SELECT 1 FROM ${names.partitions} WHERE partition = $1 FOR UPDATE`;
+  return [{ text: lock, params: [partition] }, selectState(names, partition)];
+}
+
+export function selectState(names: Names, partition: string): Statement {
+  return {
+    text: `SELECT ${stateColumns(names)} FROM ${stateSource(names)} WHERE p.partition = $1`,
+    params: [partition],
+  };
+}
+
+/** Throws `sync.storage.unknown_partition`. */
+export function readStateRow(rows: readonly ResultRow[] | undefined): PartitionState {
+  const row = rows?.[0];
+  if (row === undefined) throw unknownPartition();
+  return toState(row);
+}
+
+export function unknownPartition(): StorageError {
+  return new StorageError('sync.storage.unknown_partition', 'the partition was never admitted');
+}
+
+/** State, record and binding in one statement, hence of one moment. */
+export function selectAdmission(names: Names, partition: string, clientId: string): Statement {
+  return {
+    text: `SELECT ${stateColumns(names)}, binding.actor_id, ${CLIENT_COLUMNS} FROM ${stateSource(names)}
+      LEFT JOIN ${names.bindings} AS binding ON binding.partition = p.partition AND binding.client_id = $2
+      LEFT JOIN ${names.clients} AS c ON c.partition = p.partition AND c.client_id = $2
+      WHERE p.partition = $1`,
+    params: [partition, clientId],
+  };
+}
+
+/** `null` for a partition that is not known yet. */
+export function toAdmission(rows: readonly ResultRow[] | undefined): Admission | null {
+  const row = rows?.[0];
+  if (row === undefined) return null;
+  return {
+    state: toState(row),
+    boundActorId: row[STATE_COLUMNS] ?? null,
+    client: toClient(row, STATE_COLUMNS + 1),
+  };
+}
+
+/** First contact creates the epoch; a second creator waits for the first and finds its epoch (S-027). */
+export function insertPartition(
+  names: Names,
+  first: { readonly partition: string; readonly newLogEpoch: string; readonly nowMs: number },
+): readonly Statement[] {
+  const { partition, newLogEpoch, nowMs } = first;
+  return [
+    {
+      text: `INSERT INTO ${names.partitions} (partition) VALUES ($1) ON CONFLICT DO NOTHING`,
+      params: [partition],
+    },
+    {
+      text: `INSERT INTO ${names.registry} (partition, log_epoch, last_authenticated_at_ms)
+        VALUES ($1, $2, $3::int8) ON CONFLICT DO NOTHING`,
+      params: [partition, newLogEpoch, String(nowMs)],
+    },
+  ];
+}
+
+/** Rows are locked in the order of their key, so that two gateways cannot wait for each other. */
+export function touchPartitions(names: Names, seen: ReadonlyMap<string, number>): Statement {
+  return {
+    text: `WITH seen AS (
+        SELECT known.partition, wanted.at_ms
+        FROM unnest($1::text[], $2::int8[]) AS wanted (partition, at_ms)
+        JOIN ${names.registry} AS known ON known.partition = wanted.partition
+        ORDER BY known.partition FOR UPDATE OF known)
+      UPDATE ${names.registry} AS registry
+      SET last_authenticated_at_ms = greatest(registry.last_authenticated_at_ms, seen.at_ms)
+      FROM seen WHERE registry.partition = seen.partition`,
+    params: [textArray([...seen.keys()]), integerArray([...seen.values()])],
+  };
+}
+
+/**
+ * S-032; the binding of clients to actors stays (part 2.24 decision 24). Under the partition's lock: what was admitted with
+ * the old epoch has committed before, or will see the new one.
+ */
+export function rotateEpoch(
+  names: Names,
+  { partition, logEpoch }: { readonly partition: string; readonly logEpoch: string },
+): readonly Statement[] {
+  return [
+    ...lockPartition(names, partition),
+    {
+      text: `UPDATE ${names.registry} SET log_epoch = $2, epoch_required = 1 WHERE partition = $1`,
+      params: [partition, logEpoch],
+    },
+    { text: `DELETE FROM ${names.clients} WHERE partition = $1`, params: [partition] },
+  ];
+}
+
+export function selectPartitions(
+  names: Names,
+  { afterPartition, max }: { readonly afterPartition: string | null; readonly max: number },
+): Statement {
+  return {
+    text: `SELECT ${stateColumns(names)} FROM ${stateSource(names)}
+      WHERE $1::text IS NULL OR p.partition > $1 ORDER BY p.partition LIMIT $2::int8`,
+    params: [afterPartition, String(max)],
+  };
+}
+
+export function toStates(rows: readonly ResultRow[]): readonly PartitionState[] {
+  return rows.map(toState);
+}

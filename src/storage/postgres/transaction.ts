@@ -1,0 +1,178 @@
+/** What a function inside `transaction` or `readSnapshot` works with. */
+import type { CompiledTable } from '../../protocol/schema.ts';
+import { scopesText } from '../scope-json.ts';
+import type {
+  ClientRecord,
+  CommitBatch,
+  CommitWindow,
+  LogCommit,
+  LogRead,
+  PartitionState,
+  PushResultRecord,
+  ResultKey,
+  RowPage,
+  RowScan,
+  SnapshotReader,
+  StorageTx,
+  StoredRow,
+  WindowQuery,
+} from '../storage.ts';
+import { StorageError } from '../storage-error.ts';
+import { appendStatements, noteWrites } from './appends.ts';
+import { selectClient, toClient } from './clients.ts';
+import { KnownScopes } from './known-scopes.ts';
+import { readRowPage, selectRows, toRows } from './pages.ts';
+import { selectResults, toResults } from './results.ts';
+import { type ReadPlace, readCommits, readWindow } from './windows.ts';
+
+/** Ends with the function it was made for: a late call would read, or write into, someone else's transaction. */
+class Lifetime {
+  #over = false;
+
+  end(): void {
+    this.#over = true;
+  }
+
+  assertAlive(): void {
+    if (this.#over) {
+      throw new StorageError(
+        'sync.storage.failed',
+        'a reader or transaction was used after its function settled',
+      );
+    }
+  }
+}
+
+export class PgSnapshotReader implements SnapshotReader {
+  readonly #place: ReadPlace;
+  readonly #state: PartitionState;
+  readonly lifetime = new Lifetime();
+
+  constructor(place: ReadPlace, state: PartitionState) {
+    this.#place = place;
+    this.#state = state;
+  }
+
+  async state(): Promise<PartitionState> {
+    this.lifetime.assertAlive();
+    return this.#state;
+  }
+
+  async readClient(clientId: string): Promise<ClientRecord | null> {
+    this.lifetime.assertAlive();
+    const { sql, names, partition } = this.#place;
+    const [found] = await sql.run(selectClient(names, partition, clientId));
+    return toClient(found?.rows[0], 0);
+  }
+
+  async readWindow(query: WindowQuery): Promise<CommitWindow> {
+    this.lifetime.assertAlive();
+    return readWindow(this.#place, query);
+  }
+
+  async readRowPage(scan: RowScan): Promise<RowPage> {
+    this.lifetime.assertAlive();
+    return readRowPage(this.#place, scan);
+  }
+
+  async readRow(table: CompiledTable, rowId: string): Promise<StoredRow | null> {
+    this.lifetime.assertAlive();
+    const { sql, names, partition } = this.#place;
+    const [found] = await sql.run(selectRows(names, { table, partition }, [rowId]));
+    return toRows(found?.rows ?? [])[0] ?? null;
+  }
+
+  async readCommits(range: LogRead): Promise<readonly LogCommit[]> {
+    this.lifetime.assertAlive();
+    return readCommits(this.#place, range);
+  }
+}
+
+export class PgTx implements StorageTx {
+  readonly #place: ReadPlace;
+  readonly #known = new KnownScopes();
+  #state: PartitionState;
+  #savepoints = 0;
+  readonly lifetime = new Lifetime();
+
+  constructor(place: ReadPlace, state: PartitionState) {
+    this.#place = place;
+    this.#state = state;
+  }
+
+  get state(): PartitionState {
+    return this.#state;
+  }
+
+  async readResults(keys: readonly ResultKey[]): Promise<readonly (PushResultRecord | null)[]> {
+    this.lifetime.assertAlive();
+    if (keys.length === 0) return [];
+    const { sql, names, partition } = this.#place;
+    const [found] = await sql.run(selectResults(names, partition, keys));
+    return toResults(keys, found?.rows ?? []);
+  }
+
+  async readRows(table: CompiledTable, rowIds: readonly string[]): Promise<ReadonlyMap<string, StoredRow>> {
+    this.lifetime.assertAlive();
+    if (rowIds.length === 0) return new Map();
+    const { sql, names, partition } = this.#place;
+    const [found] = await sql.run(selectRows(names, { table, partition }, rowIds));
+    const rows = new Map(toRows(found?.rows ?? []).map((row) => [row.rowId, row]));
+    for (const rowId of rowIds) {
+      const row = rows.get(rowId);
+      this.#known.note(table, rowId, row === undefined ? null : scopesText(row.scopes));
+    }
+    return rows;
+  }
+
+  async scanRows(scan: RowScan): Promise<RowPage> {
+    this.lifetime.assertAlive();
+    return readRowPage(this.#place, scan);
+  }
+
+  async append(batch: CommitBatch): Promise<void> {
+    this.lifetime.assertAlive();
+    let head = this.#state.head;
+    for (const { commitSeq } of batch.commits) {
+      if (commitSeq !== head + 1) throw new RangeError(`commit ${commitSeq} does not continue head ${head}`);
+      head = commitSeq;
+    }
+    const { sql, names, partition } = this.#place;
+    const statements = appendStatements({ names, partition, known: this.#known }, batch);
+    if (statements.length > 0) await sql.run(...statements);
+    noteWrites(this.#known, batch.rows);
+    this.#state = { ...this.#state, head };
+  }
+
+  async savepoint<T>(fn: () => Promise<T>): Promise<T> {
+    this.lifetime.assertAlive();
+    const { sql } = this.#place;
+    const before = this.#state;
+    const name = `s${++this.#savepoints}`;
+    await sql.run({ text: `SAVEPOINT ${name}` });
+    try {
+      const result = await fn();
+      await sql.run({ text: `RELEASE SAVEPOINT ${name}` });
+      return result;
+    } catch (error) {
+      this.#known.forget();
+      this.#state = before;
+      await this.#undo(name);
+      throw error;
+    } finally {
+      this.#savepoints--;
+    }
+  }
+
+  /** A connection that broke has undone everything already, and what broke it is what the caller should hear of. */
+  async #undo(savepoint: string): Promise<void> {
+    try {
+      await this.#place.sql.run(
+        { text: `ROLLBACK TO SAVEPOINT ${savepoint}` },
+        { text: `RELEASE SAVEPOINT ${savepoint}` },
+      );
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+    }
+  }
+}
