@@ -57,6 +57,8 @@ export interface Limits {
   /** Pushes that wait per partition; over it `sync.rate_limited`. */
   readonly commitQueueCommitsMax: number;
   readonly commitQueueBytesMax: number;
+  /** Bytes of the rows in the conflicts that answer one push request; over it `sync.too_many_operations`. */
+  readonly pushAnswerBytesMax: number;
   /** Hint of a refusal by the full queue, in ms; up to twice of it, so that the refused do not return at once. */
   readonly commitQueueRetryAfterMs: number;
   /** Commits, operations and bytes that one transaction takes. */
@@ -156,6 +158,7 @@ export const DEFAULT_LIMITS: Limits = {
 
   commitQueueCommitsMax: 4_096,
   commitQueueBytesMax: 64 * MIB,
+  pushAnswerBytesMax: 16 * MIB,
   commitQueueRetryAfterMs: 500,
   commitBatchCommitsMax: 256,
   commitBatchBytesMax: 8 * MIB,

@@ -133,6 +133,7 @@ class GroupCommitQueue implements CommitQueue {
       // Fanout is queued in commit order and before any writer is answered (architecture §4.1).
       if (result.commits.length > 0) sink.accept(partition, result.logEpoch, result.commits);
       this.#answer(queue, batch, result);
+      queue.putBack(batch.slice(result.answers.length).filter(({ entry }) => !entry.isSettled));
       this.#report(partition, result, clock.monotonicMs() - startedMs);
     } catch (error) {
       for (const { entry } of batch) this.#fail(queue, entry, error);
@@ -157,10 +158,13 @@ class GroupCommitQueue implements CommitQueue {
   }
 
   #answer(queue: PartitionQueue, batch: readonly PreparedSlot[], { answers }: BatchResult): void {
-    for (const [index, { entry }] of batch.entries()) {
-      const answer = answers[index]!;
+    const { pushAnswerBytesMax } = this.#deps.limits;
+    for (const [index, answer] of answers.entries()) {
+      const { entry } = batch[index]!;
+      if (entry.isSettled) continue;
       if (answer.kind === 'failed') this.#fail(queue, entry, answer.error);
       else this.#depth -= entry.answer(answer.outcome);
+      if (entry.answerBytes > pushAnswerBytesMax) this.#fail(queue, entry, answersTooLarge());
     }
   }
 
@@ -191,4 +195,12 @@ class GroupCommitQueue implements CommitQueue {
       durationMs,
     });
   }
+}
+
+/** Commits that ended keep their results, so a client that sends fewer at once gets all of them in the end. */
+function answersTooLarge(): SyncError {
+  return new SyncError(
+    'sync.too_many_operations',
+    'the conflicts of this request are too large for one response, send fewer commits at once',
+  );
 }

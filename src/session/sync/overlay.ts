@@ -80,8 +80,9 @@ export class Overlay {
     this.#tx = tx;
   }
 
-  /** One query per table. Rows that are here already are not asked for again. */
-  async load(wanted: ReadonlyMap<TablePlan, ReadonlySet<string>>): Promise<void> {
+  /** One query per table. Rows that are here already are not asked for again. Returns the bytes of what came. */
+  async load(wanted: ReadonlyMap<TablePlan, ReadonlySet<string>>): Promise<number> {
+    let bytes = 0;
     for (const [plan, rowIds] of wanted) {
       const cells = this.#tableCells(plan.table);
       const missing: string[] = [];
@@ -90,9 +91,11 @@ export class Overlay {
       const rows = await this.#tx.readRows(plan.table, missing);
       for (const rowId of missing) {
         const row = rows.get(rowId);
+        bytes += row?.payload.length ?? 0;
         cells.set(rowId, new RowCell(rowId, row === undefined ? null : new CandidateRow(row, plan)));
       }
     }
+    return bytes;
   }
 
   /** A cell that `load` has brought here. */

@@ -1,6 +1,7 @@
 /** The pushes of one partition that wait for a transaction, in order. */
 import type { PushCommitFrame } from '../../protocol/frames.ts';
 import type { Limits } from '../../protocol/limits.ts';
+import { answerBytes } from './stored-result.ts';
 import type { PushOutcome, PushRequest } from './sync-deps.ts';
 
 /** Bytes that an operation holds in memory beside its texts and payload, roughly. */
@@ -23,6 +24,8 @@ export class WaitingRequest {
   taken = 0;
   /** All answers, or the failure that ended the request. */
   readonly outcomes: Promise<readonly PushOutcome[]>;
+  /** Of the rows in the answers so far. */
+  answerBytes = 0;
   readonly #answers: PushOutcome[] = [];
   #resolve: (outcomes: readonly PushOutcome[]) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
@@ -45,6 +48,7 @@ export class WaitingRequest {
   /** Adds the answer to the next commit; returns how many commits that ends. */
   answer(outcome: PushOutcome): number {
     this.#answers.push(outcome);
+    this.answerBytes += answerBytes(outcome);
     if (this.#answers.length === this.request.commits.length) {
       this.isSettled = true;
       this.#resolve(this.#answers);
@@ -110,6 +114,17 @@ export class PartitionQueue {
     }
     this.#waiting.splice(0, exhausted);
     return slots;
+  }
+
+  /** Commits that a batch took and did not get to, in the order of `take`: they are the next ones again. */
+  putBack(slots: readonly Pick<Slot, 'entry'>[]): void {
+    for (const { entry } of slots.toReversed()) {
+      entry.taken--;
+      const bytes = entry.commitBytes[entry.taken]!;
+      this.#commits++;
+      this.#bytes += bytes;
+      if (this.#waiting[0] !== entry) this.#waiting.unshift(entry);
+    }
   }
 
   /** Forgets what is left of a request that failed: a later commit of it may build on one that did not land. */

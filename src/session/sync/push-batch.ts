@@ -10,7 +10,13 @@ import { type CommitVerdict, type PushServices, runCommit } from './push.ts';
 import type { TablePlan } from './push-plan.ts';
 import type { PreparedCommit } from './push-prepare.ts';
 import { errorRejection, invalidRejection, type Rejection, type RejectionRecord } from './push-rejection.ts';
-import { answerOf, decodeStoredOutcome, encodeStoredOutcome, type StoredOutcome } from './stored-result.ts';
+import {
+  answerBytes,
+  answerOf,
+  decodeStoredOutcome,
+  encodeStoredOutcome,
+  type StoredOutcome,
+} from './stored-result.ts';
 import type { PushOutcome, PushRequest } from './sync-deps.ts';
 import { keyMoves, UniqueKeyLedger } from './unique-keys.ts';
 
@@ -39,7 +45,10 @@ export type Answer =
 
 export interface BatchResult {
   readonly logEpoch: string;
-  /** Parallel to the items. */
+  /**
+   * To the first of the items, at least one. A batch ends early when what it holds in memory passes `commitBatchBytesMax`: a
+   * commit of a few bytes may touch a large row, or be answered with one. The rest is for the next batch.
+   */
   readonly answers: readonly Answer[];
   readonly commits: readonly NewCommit[];
   readonly records: readonly PushResultRecord[];
@@ -83,6 +92,9 @@ function isOfOneCommit(failure: unknown): boolean {
   return !(failure instanceof StorageError) || failure.code === 'sync.storage.failed';
 }
 
+/** Commits whose records and rows are read at first; twice as many each time while those are small. */
+const READ_AHEAD_FIRST = 16;
+
 class BatchRun {
   readonly #services: BatchServices;
   readonly #tx: StorageTx;
@@ -99,6 +111,11 @@ class BatchRun {
   #pendingCommits: NewCommit[] = [];
   #pendingRecords: PushResultRecord[] = [];
   #nextSeq: number;
+  /** Items whose records and rows are here. */
+  #readThrough = 0;
+  #readAhead = READ_AHEAD_FIRST;
+  /** Bytes of rows and of answers that the batch holds. */
+  #heldBytes = 0;
 
   constructor(services: BatchServices, tx: StorageTx, task: BatchTask) {
     this.#services = services;
@@ -112,10 +129,13 @@ class BatchRun {
     const { items } = this.#task;
     const { logEpoch } = this.#tx.state;
     this.#askGate();
-    await this.#readRecords();
-    await this.#loadRows();
     const answers: Answer[] = [];
-    for (const item of items) answers.push(await this.#answer(item));
+    while (answers.length < items.length && !(answers.length > 0 && this.#isFull)) {
+      if (answers.length === this.#readThrough) await this.#read();
+      const answer = await this.#answer(items[answers.length]!);
+      if (answer.kind === 'answered') this.#heldBytes += answerBytes(answer.outcome);
+      answers.push(answer);
+    }
     await this.#flush();
     return {
       logEpoch,
@@ -136,11 +156,26 @@ class BatchRun {
     }
   }
 
-  async #readRecords(): Promise<void> {
+  get #isFull(): boolean {
+    return this.#heldBytes > this.#services.limits.commitBatchBytesMax;
+  }
+
+  /** Records and rows of the next items. Nobody knows their size before, so they come in slices. */
+  async #read(): Promise<void> {
+    const slice = this.#task.items.slice(this.#readThrough, this.#readThrough + this.#readAhead);
+    await this.#readRecords(slice);
+    await this.#loadRows(slice);
+    this.#readThrough += slice.length;
+    this.#readAhead *= 2;
+  }
+
+  async #readRecords(items: readonly BatchItem[]): Promise<void> {
     const keys = new Map<string, { clientId: string; clientCommitId: string }>();
-    for (const item of this.#task.items) {
+    for (const item of items) {
       const { clientCommitId } = item.commit;
       if (this.#failed.has(item.request) || !isStorableText(clientCommitId)) continue;
+      // An earlier commit of this batch had the key.
+      if (this.#known.has(item.key)) continue;
       keys.set(item.key, { clientId: item.request.clientId, clientCommitId });
     }
     if (keys.size === 0) return;
@@ -153,9 +188,9 @@ class BatchRun {
     }
   }
 
-  async #loadRows(): Promise<void> {
+  async #loadRows(items: readonly BatchItem[]): Promise<void> {
     const wanted = new Map<TablePlan, Set<string>>();
-    for (const item of this.#task.items) {
+    for (const item of items) {
       if (this.#failed.has(item.request) || this.#known.has(item.key)) continue;
       for (const { plan, rowId } of item.commit.operations) {
         const rowIds = wanted.get(plan);
@@ -163,7 +198,7 @@ class BatchRun {
         else rowIds.add(rowId);
       }
     }
-    await this.#overlay.load(wanted);
+    this.#heldBytes += await this.#overlay.load(wanted);
   }
 
   async #answer(item: BatchItem): Promise<Answer> {

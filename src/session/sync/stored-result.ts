@@ -61,6 +61,12 @@ export function answerOf(
   };
 }
 
+/** Bytes of the row in an answer: the only part of it that can be large. */
+export function answerBytes({ result }: PushOutcome): number {
+  const [first] = result.results;
+  return first?.status === 'conflict' ? first.serverRow.length : 0;
+}
+
 /** Lists of applied records say nothing but their length, so short ones are shared between answers. */
 const SHARED_LENGTH_MAX = 32;
 const sharedLists: OpResult[][] = [];
