@@ -127,6 +127,12 @@ export class FakeConnection implements Connection {
     this.#wake('open');
   }
 
+  /** The TCP stream has ended, but nobody was told yet: `send` answers `closed`. */
+  sever(): void {
+    this.#gone = true;
+    this.#wake('closed');
+  }
+
   /** The TCP stream ends. */
   vanish(): void {
     if (this.#gone) return;

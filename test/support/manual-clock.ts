@@ -102,6 +102,11 @@ export class ManualClock implements Clock {
     }
   }
 
+  /** Lets promises run that wait for nothing but each other. No turn, no I/O. */
+  async promises(): Promise<void> {
+    for (let step = 0; step < 100; step++) await Promise.resolve();
+  }
+
   /** Settles until `condition` holds. */
   async until(condition: () => boolean, what = 'the condition'): Promise<void> {
     for (let attempt = 0; attempt < 10_000; attempt++) {

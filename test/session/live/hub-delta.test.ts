@@ -232,6 +232,15 @@ describe('fanout over turns (architecture §4.8)', () => {
     expect(client.story.at(-1)).toBe('delta 9');
   });
 
+  test('matching goes on over turns as well', async () => {
+    const h = new LiveHarness({ limits: { fanoutSessionsPerTurn: 1 } });
+    const client = await h.connectLive([stored('s', P1)]);
+    for (let n = 0; n < 100; n++) h.accept([note(n % 10 === 0 ? 'p1' : 'p2')]);
+    h.clock.turns();
+    expect(client.deltaSeqs).toEqual([1, 11, 21, 31, 41, 51, 61, 71, 81, 91]);
+    expect(client.binaries.length).toBeGreaterThan(1);
+  });
+
   test('two busy partitions share the turns', async () => {
     const h = new LiveHarness({ limits: { fanoutSessionsPerTurn: 1 } });
     const a = await h.connectLive([stored('s', P1)], { clientId: 'a' });

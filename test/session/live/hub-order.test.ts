@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { FakeConnection } from '../../support/fake-connection.ts';
-import { LiveHarness, note, stored, TENANT } from './support/live-harness.ts';
+import { LiveHarness, note, registered, stored, TENANT } from './support/live-harness.ts';
+import { requestBytes } from './support/scripted-rounds.ts';
 
 const P1 = { project: ['p1'] };
 const HERE = 0;
@@ -98,10 +99,44 @@ describe('commits of another node', () => {
     await h.settle();
     expect(client.deltas).toEqual([]);
     expect(client.wakes.map((wake) => wake.cursor)).toEqual([5]);
+    expect(h.storage.calls.readCommits).toBe(1);
     client.ack(5);
     h.commit([note('p1')], { node: HERE });
     expect(client.story.at(-1)).toBe('delta 6');
   });
+});
+
+describe('a hole that was skipped', () => {
+  test('R-077: is no part of the ring: a round that read before it ends behind', async () => {
+    const { h } = await twoNodes();
+    const client = await h.connectLive([], { clientId: 'new', node: HERE });
+    client.round(requestBytes('new'));
+    await h.settle();
+    h.commit([note('p9')], { node: HERE });
+    h.bus.fate = () => 'lose';
+    h.commit([note('p1')], { node: THERE });
+    h.storage.fail('readSnapshot');
+    h.commit([note('p9')], { node: HERE });
+    await h.settle();
+    h.commit([note('p9')], { node: HERE });
+    h.rounds.last.pulled([registered('s', P1)], 1);
+    await h.settle();
+    expect(client.story).toEqual(['wake catchup-required 4', 'round 3']);
+  });
+});
+
+test('R-062: a hole that waits for its turn counts as told at the end of a round', async () => {
+  const { h, client } = await twoNodes();
+  client.round(requestBytes('a'));
+  await h.settle();
+  h.bus.fate = () => 'lose';
+  h.commit([note('p1')], { node: THERE });
+  h.storage.fail('readSnapshot');
+  h.accept([note('p9')], { node: HERE });
+  await h.clock.promises();
+  h.rounds.last.pushed();
+  await h.clock.promises();
+  expect(client.story).toEqual(['wake catchup-required 2', 'round 3']);
 });
 
 describe('backstops', () => {

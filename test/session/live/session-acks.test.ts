@@ -142,6 +142,7 @@ describe('acks (3.5.3)', () => {
     for (const text of ['{"type":"ack","cursor":1.5}', '{"type":"ack"}', '{"type":"ack","cursor":"3"}']) {
       client.text(text);
     }
+    await h.node.deps.cursors.flushAll();
     client.ack(1);
     client.ack(-7);
     await h.node.deps.cursors.flushAll();
@@ -252,7 +253,7 @@ describe('flow control (3.5.4)', () => {
   });
 
   test('R-026: the count of unacked deltas is never too low, and at most twice what it is', () => {
-    const action = fc.oneof(fc.constant('send' as const), fc.record({ ack: fc.nat(100) }));
+    const action = fc.oneof(fc.constant('send' as const), fc.record({ ack: fc.nat(4) }));
     fc.assert(
       fc.property(fc.array(action, { maxLength: 80 }), (actions) => {
         const budget = new DeltaBudget();
@@ -265,7 +266,7 @@ describe('flow control (3.5.4)', () => {
             budget.sent(++seq);
             unacked.push(seq);
           } else {
-            acked = Math.max(acked, Math.min(seq, step.ack));
+            acked = Math.min(seq, acked + step.ack);
             unacked = unacked.filter((each) => each > acked);
             budget.acked(acked);
           }

@@ -235,6 +235,34 @@ describe('while connecting', () => {
     }
   });
 
+  test('R-076: a commit that hello covers and that waits for its turn is not told again', async () => {
+    for (const cursor of [0, 1]) {
+      const h = new LiveHarness();
+      h.storage.record(TENANT, { clientId: 'client-1', cursor, subscriptions: [stored('s', P1)] });
+      await h.connect({ clientId: 'other' });
+      h.accept([note('p1')]);
+      const client = h.open();
+      await h.clock.promises();
+      expect(client.controlsOf('hello')[0]).toMatchObject({ latestCursor: 1, requiresSync: cursor === 0 });
+      h.clock.turns();
+      expect(client.story).toEqual(['hello']);
+    }
+  });
+
+  test('what was accepted under another epoch before the feed was opened is dropped', async () => {
+    const h = new LiveHarness();
+    h.storage.record(TENANT, { clientId: 'client-1', cursor: 0, subscriptions: [stored('s', P1)] });
+    const release = h.storage.hold('admit');
+    const client = h.open();
+    const stale = { ...h.storage.append('elsewhere', [note('p1')]), commitSeq: 1 };
+    h.node.hub.accept(TENANT, 'stale', [stale]);
+    release();
+    await h.settle();
+    expect(client.story).toEqual(['hello']);
+    h.commit([note('p1')]);
+    expect(client.story).toEqual(['hello', 'delta 1']);
+  });
+
   test('R-076: when the ring does not reach back to the reading, the session is woken', async () => {
     const h = new LiveHarness({ limits: { ringCommitsMax: 2 } });
     h.storage.record(TENANT, { clientId: 'client-1', cursor: 0, subscriptions: [stored('s', P1)] });

@@ -367,6 +367,16 @@ describe('registration at round end (3.11.7)', () => {
     expect(client.story.at(-1)).toBe('delta 2');
   });
 
+  test('R-077: so is one that still waits for its turn', async () => {
+    const h = new LiveHarness();
+    const client = await inFlight(h);
+    h.accept([note('p2')]);
+    h.rounds.last.pulled([...REGISTERED, registered('new', P2)], 1);
+    await h.clock.promises();
+    h.clock.turns();
+    expect(client.story).toEqual(['round 3']);
+  });
+
   test('R-077: a window that was cut leaves the session behind until a pull reached the snapshot', async () => {
     const h = new LiveHarness();
     for (let n = 0; n < 6; n++) h.commit([note('p1')]);
@@ -468,6 +478,15 @@ describe('the reader decides the pace (3.11.6)', () => {
     client.drain();
     await h.settle();
     expect(client.wakes).toEqual([{ cursor: 10, reason: 'catchup-required' }]);
+  });
+
+  test('3.11.8: an END that the transport did not take does not count either', async () => {
+    const h = new LiveHarness();
+    const client = await inFlight(h);
+    client.sever();
+    h.rounds.last.pulled(REGISTERED, 0);
+    await h.settle();
+    expect(h.rounds.last.handedOver).toBe(0);
   });
 
   test('R-072, 3.11.8: a socket that dies mid-round ends it, and the cursor does not count', async () => {
