@@ -48,7 +48,7 @@ export function createIdentify(authenticate: Authenticate, clock: Clock): Identi
   };
 }
 
-function authRequired(message: string): SyncError {
+export function authRequired(message: string): SyncError {
   return new SyncError('sync.auth_required', message);
 }
 

@@ -3,9 +3,10 @@ import type { Clock } from '../protocol/clock.ts';
 import { SyncError } from '../protocol/errors.ts';
 import type { Limits } from '../protocol/limits.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
-import type { Identify } from './auth.ts';
+import { authRequired, type Identify } from './auth.ts';
 import { encodeStream, negotiateCoding } from './content-coding.ts';
 import type { Cors } from './cors.ts';
+import { boundToGrant } from './grant-time.ts';
 import { errorResponse, jsonResponse } from './http-errors.ts';
 import {
   type HttpHeaders,
@@ -111,9 +112,14 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
   const coding = acceptedCoding(request);
   const bounds = { bytesMax: deps.limits.requestBytesMax, timeoutMs: deps.limits.requestTimeoutMs };
   const body = await readRequestBody(request, { ...bounds, clock: deps.clock });
-  const finish = deps.rounds.begin();
+  const grant = boundToGrant(who, request.signal, deps.clock);
+  const leave = deps.rounds.begin();
+  const finish = (): void => {
+    grant.release();
+    leave();
+  };
   try {
-    const round = deps.runRound(body, { who, signal: request.signal });
+    const round = deps.runRound(body, { who, signal: grant.signal });
     // What fails up to here still has an HTTP status (2.1 rule 5).
     const first = await round.next();
     const roundBody = createRoundBody(round, first, (failure) => {
@@ -130,7 +136,7 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
     };
   } catch (failure) {
     finish();
-    throw failure;
+    throw grant.hasEnded() ? authRequired('the credentials have expired') : failure;
   }
 }
 

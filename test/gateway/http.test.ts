@@ -279,6 +279,42 @@ describe('POST <mount>/sync', () => {
     await rounds.idle();
   });
 
+  test.each(['before', 'after'] as const)(
+    'architecture §6: a grant that ends %s the first chunk: 401, or a response that is cut',
+    async (when) => {
+      const START_MS = 1_700_000_000_000;
+      let begun: () => void = () => undefined;
+      const running = new Promise<void>((resolve) => {
+        begun = resolve;
+      });
+      async function* round(_request: Uint8Array, { signal }: { readonly signal: AbortSignal }): Round {
+        if (when === 'after') yield utf8('first');
+        await new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => reject(signal.reason));
+          begun();
+        });
+        return served('last');
+      }
+      const authenticate = () => ({ actorId: 'a', partition: 'p', expiresAtMs: START_MS + 1_000 });
+      const { url, clock, rounds } = await start({ runRound: round, authenticate });
+      const answer = begin(`${url}/sync`, post());
+      await running;
+      if (when === 'after') await answer;
+      clock.advance(999);
+      expect(rounds.count).toBe(1);
+      clock.advance(1);
+      const incoming = await answer;
+      const text = await incoming.toArray().then(
+        (chunks: Buffer[]) => Buffer.concat(chunks).toString(),
+        () => 'cut',
+      );
+      expect([incoming.statusCode, text === 'cut']).toEqual(when === 'after' ? [200, true] : [401, false]);
+      if (when === 'before') expect(JSON.parse(text)).toMatchObject({ code: 'sync.auth_required' });
+      await rounds.idle();
+      expect(clock.timersWaiting).toBe(0);
+    },
+  );
+
   test('a body that does not arrive in time is a 408', async () => {
     const { port, clock } = await start({ limits: { requestTimeoutMs: 1_000 } });
     const head = `POST /sync HTTP/1.1\r\nhost: x\r\nauthorization: ${BEARER.authorization}\r\ncontent-type: ${SSP2['content-type']}\r\ncontent-length: 10\r\n\r\nabc`;
