@@ -177,6 +177,8 @@ export interface ClientRecord {
 export interface ClientUpdate {
   readonly partition: string;
   readonly clientId: string;
+  /** Log epoch the round was served under. Once the partition has another one, nothing is saved (S-032). */
+  readonly logEpoch: string;
   readonly actorId: string;
   readonly wireVersion: WireVersion;
   readonly schemaVersion: number;

@@ -103,6 +103,17 @@ describe('S-056, R-008: list and versions', () => {
   });
 });
 
+test('S-032: a rotation before the list is stored: no record of the old timeline comes back', async () => {
+  await write('a');
+  intercept = async ({ method }) => {
+    if (method === 'saveClient') await h.storage.rotateEpoch({ partition: PARTITION, logEpoch: 'restored' });
+  };
+  const { outcome } = await h.round({ subscriptions: [notes('a', -1)] });
+  expect(served(outcome).registrations).toHaveLength(1);
+  await h.cursors.flushAll();
+  expect(await h.clientRecord()).toBeNull();
+});
+
 describe('S-063: the stored cursor', () => {
   test('is the lowest nextCursor of the active subscriptions, with a time', async () => {
     for (const id of ['a', 'b', 'c', 'd']) await write(id);

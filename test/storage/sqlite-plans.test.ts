@@ -5,6 +5,7 @@ import { SqliteConnection, type SqlParams } from '../../src/storage/sqlite/drive
 import type { Storage } from '../../src/storage/storage.ts';
 import {
   admitTo,
+  firstEpochOf,
   NO_LIMITS,
   note,
   remove,
@@ -56,7 +57,15 @@ async function serve(storage: Storage): Promise<void> {
     await reader.readCommits(WHOLE_LOG);
   });
   const subscriptions = [{ id: 's', table: 'tasks', scopes: { project: ['p1'] }, state: 'live' as const }];
-  const client = { partition, clientId, actorId: 'a', wireVersion: 2 as const, schemaVersion: 3, nowMs: 1 };
+  const client = {
+    partition,
+    clientId,
+    logEpoch: firstEpochOf(partition),
+    actorId: 'a',
+    wireVersion: 2 as const,
+    schemaVersion: 3,
+    nowMs: 1,
+  };
   await storage.saveClient({ ...client, subscriptions });
   await storage.saveClient({ ...client, subscriptions: null });
   const cursor = { partition, clientId, cursor: 1, nowMs: 1 };

@@ -10,6 +10,8 @@ const BEHIND_EVERYTHING = -1;
 export interface RecordUpdate {
   readonly who: Identity;
   readonly clientId: string;
+  /** Of the round. */
+  readonly logEpoch: string;
   readonly wireVersion: WireVersion;
   readonly schemaVersion: number;
   /** `null` for a push-only round. */
@@ -25,7 +27,7 @@ export async function saveClientRecord(
   deps: RecordDeps,
 ): Promise<void> {
   if (isRecorded(before, update)) return;
-  const { who, clientId, wireVersion, schemaVersion, subscriptions } = update;
+  const { who, clientId, logEpoch, wireVersion, schemaVersion, subscriptions } = update;
   const { partition, actorId } = who;
   if (before !== null && before.cursor >= 0 && hasNewlyLive(before, subscriptions)) {
     await lowerCursor({ partition, clientId }, deps);
@@ -34,6 +36,7 @@ export async function saveClientRecord(
   await deps.storage.saveClient({
     partition,
     clientId,
+    logEpoch,
     actorId,
     wireVersion,
     schemaVersion,

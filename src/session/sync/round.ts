@@ -235,14 +235,16 @@ async function finishPull(
 }
 
 function saveRecord(
-  { who, request, client }: OpenRound,
+  { who, request, state, client }: OpenRound,
   sections: PulledSections['sections'] | null,
   deps: SyncDeps,
 ): Promise<void> {
   const { clientId, schemaVersion } = request.header;
   const { wireVersion } = request;
   const subscriptions = sections === null ? null : storedListOf(sections);
-  return saveClientRecord(client, { who, clientId, wireVersion, schemaVersion, subscriptions }, deps);
+  const { logEpoch } = state;
+  const update = { who, clientId, logEpoch, wireVersion, schemaVersion, subscriptions };
+  return saveClientRecord(client, update, deps);
 }
 
 type Served = Extract<RoundOutcome, { readonly kind: 'served' }>;

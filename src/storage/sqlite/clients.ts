@@ -33,24 +33,37 @@ export function toClient(row: SqlRow, at: number): ClientRecord | null {
   };
 }
 
+/** A round that a rotation overtook must not bring back a record of the old timeline. */
+const SERVED_EPOCH = 'SELECT 1 FROM sync_partition_registry WHERE partition = ? AND log_epoch = ?';
+
 export function saveClient(connection: SqliteConnection, update: ClientUpdate): void {
-  const { partition, clientId, actorId, wireVersion, schemaVersion, subscriptions, nowMs } = update;
+  const { partition, clientId, logEpoch, actorId, wireVersion, schemaVersion, subscriptions, nowMs } = update;
   if (subscriptions === null) {
     connection.run(
       `UPDATE sync_clients SET actor_id = ?, wire_version = ?, schema_version = ?, updated_at_ms = ?
-       WHERE partition = ? AND client_id = ?`,
-      [actorId, wireVersion, schemaVersion, nowMs, partition, clientId],
+       WHERE partition = ? AND client_id = ? AND EXISTS (${SERVED_EPOCH})`,
+      [actorId, wireVersion, schemaVersion, nowMs, partition, clientId, partition, logEpoch],
     );
     return;
   }
   connection.run(
     `INSERT INTO sync_clients
        (partition, client_id, actor_id, wire_version, schema_version, cursor, updated_at_ms, subscriptions)
-     VALUES (?, ?, ?, ?, ?, -1, ?, ?)
+     SELECT ?, ?, ?, ?, ?, -1, ?, ? WHERE EXISTS (${SERVED_EPOCH})
      ON CONFLICT (partition, client_id) DO UPDATE SET actor_id = excluded.actor_id,
        wire_version = excluded.wire_version, schema_version = excluded.schema_version,
        updated_at_ms = excluded.updated_at_ms, subscriptions = excluded.subscriptions`,
-    [partition, clientId, actorId, wireVersion, schemaVersion, nowMs, JSON.stringify(subscriptions)],
+    [
+      partition,
+      clientId,
+      actorId,
+      wireVersion,
+      schemaVersion,
+      nowMs,
+      JSON.stringify(subscriptions),
+      partition,
+      logEpoch,
+    ],
   );
 }
 

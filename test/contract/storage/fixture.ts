@@ -103,7 +103,12 @@ export async function newPartition(storage: Storage): Promise<string> {
 }
 
 export function admitTo(storage: Storage, partition: string, clientId = 'client-1') {
-  return storage.admit({ partition, clientId, newLogEpoch: `epoch-of-${partition}`, nowMs: 1_000 });
+  return storage.admit({ partition, clientId, newLogEpoch: firstEpochOf(partition), nowMs: 1_000 });
+}
+
+/** Its epoch until it is rotated. */
+export function firstEpochOf(partition: string): string {
+  return `epoch-of-${partition}`;
 }
 
 export type Operation =

@@ -6,6 +6,7 @@ import { StorageError } from '../../../src/storage/storage-error.ts';
 import {
   admitTo,
   failureOf,
+  firstEpochOf,
   gate,
   NO_LIMITS,
   newPartition,
@@ -95,6 +96,7 @@ export function isolationSuite({ storage, other }: Instances): void {
       await storage().saveClient({
         partition,
         clientId: 'client-1',
+        logEpoch: firstEpochOf(partition),
         actorId: 'a',
         wireVersion: 2,
         schemaVersion: 3,

@@ -10,6 +10,7 @@ import {
   admitTo,
   asRead,
   failureOf,
+  firstEpochOf,
   NO_LIMITS,
   newPartition,
   TASKS,
@@ -28,6 +29,7 @@ function update(partition: string, changes: Partial<ClientUpdate> = {}): ClientU
   return {
     partition,
     clientId: 'client-1',
+    logEpoch: firstEpochOf(partition),
     actorId: 'actor-1',
     wireVersion: 2,
     schemaVersion: 3,
@@ -233,6 +235,32 @@ export function recordSuite(storage: () => Storage, other: () => Storage): void 
       expect(await storage().readSnapshot(partition, (reader) => reader.readRow(TASKS, 't1'))).not.toBeNull();
       expect(await admitTo(storage(), bystander)).toMatchObject({ state: { epochRequired: false } });
       expect(await clientOf(storage(), bystander)).not.toBeNull();
+    });
+
+    test('a round that a rotation overtook saves no record, neither a new list nor versions (S-032)', async () => {
+      const partition = await newPartition(storage());
+      await storage().rotateEpoch({ partition, logEpoch: 'rotated' });
+      await storage().saveClient(update(partition));
+      await other().saveClient(update(partition));
+      expect(await clientOf(storage(), partition)).toBeNull();
+      const logEpoch = 'rotated';
+      await storage().saveClient(update(partition, { logEpoch, subscriptions: [] }));
+      await other().saveClient(update(partition, { wireVersion: 1, subscriptions: null }));
+      await other().saveClient(update(partition, { wireVersion: 1 }));
+      expect(await clientOf(storage(), partition)).toMatchObject({ wireVersion: 2, subscriptions: [] });
+      await other().saveClient(update(partition, { logEpoch, wireVersion: 1, subscriptions: null }));
+      expect(await clientOf(storage(), partition)).toMatchObject({ wireVersion: 1, subscriptions: [] });
+    });
+
+    test('a rotation and rounds that end at the same time: no record of the old timeline is left (S-032)', async () => {
+      const partition = await newPartition(storage());
+      const save = (nth: number) =>
+        (nth % 2 === 0 ? storage() : other()).saveClient(update(partition, { clientId: `client-${nth}` }));
+      const rotated = storage().rotateEpoch({ partition, logEpoch: 'rotated' });
+      await Promise.all([rotated, ...Array.from({ length: 12 }, (_, nth) => save(nth))]);
+      for (let nth = 0; nth < 12; nth++) {
+        expect(await clientOf(storage(), partition, `client-${nth}`)).toBeNull();
+      }
     });
   });
 

@@ -138,8 +138,9 @@ export class LogStorage implements Storage {
   }
 
   async saveClient(update: ClientUpdate): Promise<void> {
-    const { partition, subscriptions, nowMs, ...rest } = update;
-    const { clients } = this.partition(partition);
+    const { partition, logEpoch, subscriptions, nowMs, ...rest } = update;
+    const { clients, logEpoch: current } = this.partition(partition);
+    if (logEpoch !== current) return;
     const known = clients.get(update.clientId);
     if (known === undefined && subscriptions === null) return;
     const kept = known?.subscriptions ?? [];
