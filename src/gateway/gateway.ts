@@ -70,6 +70,7 @@ class RunningGateway implements Gateway {
   readonly #core: Core;
   readonly #mount: string;
   readonly #rounds: InFlight = createInFlight();
+  readonly #exchanges: InFlight = createInFlight();
   readonly #transport: WsTransport;
   readonly #shutdown: Shutdown;
   #probe: Promise<Readiness> | null = null;
@@ -79,10 +80,23 @@ class RunningGateway implements Gateway {
     this.#core = core;
     this.#mount = mount;
     const handler = this.#createHttp(options);
-    this.nodeHandler = createNodeHandler({ handler, limits, clock, random, logger });
+    this.nodeHandler = createNodeHandler({
+      handler,
+      exchanges: this.#exchanges,
+      isDraining: () => this.#shutdown.state !== 'running',
+      limits,
+      clock,
+      random,
+      logger,
+    });
     this.fetch = createFetchHandler({ handler, random });
     this.#transport = this.#createTransport(options);
-    this.#shutdown = new Shutdown({ core, rounds: this.#rounds, transport: this.#transport });
+    this.#shutdown = new Shutdown({
+      core,
+      rounds: this.#rounds,
+      exchanges: this.#exchanges,
+      transport: this.#transport,
+    });
   }
 
   async listen(request: ListenRequest): Promise<ListenAddress> {

@@ -6,6 +6,7 @@ import type { Limits } from '../protocol/limits.ts';
 import type { HttpHandler } from './http.ts';
 import { errorResponse } from './http-errors.ts';
 import type { HttpRequest, HttpResponse } from './http-message.ts';
+import type { InFlight } from './in-flight.ts';
 import type { GatewayLogger } from './logger.ts';
 
 /** Works as a `http.createServer` listener, and as a middleware: with `next`, foreign paths are passed on. */
@@ -17,6 +18,10 @@ export type NodeHandler = (
 
 export interface NodeHttpDeps {
   readonly handler: HttpHandler;
+  /** From the request's first line to the response's last byte. */
+  readonly exchanges: InFlight;
+  /** A connection that is kept would be cut soon, perhaps with the next request on it. */
+  readonly isDraining: () => boolean;
   readonly limits: Limits;
   readonly clock: Clock;
   readonly random: Random;
@@ -29,10 +34,13 @@ export function createNodeHandler(deps: NodeHttpDeps): NodeHandler {
       next();
       return;
     }
-    exchange(req, res, deps).catch((failure: unknown) => {
-      deps.logger.error({ err: failure }, 'an HTTP exchange broke');
-      res.destroy();
-    });
+    const finish = deps.exchanges.begin();
+    exchange(req, res, deps)
+      .catch((failure: unknown) => {
+        deps.logger.error({ err: failure }, 'an HTTP exchange broke');
+        res.destroy();
+      })
+      .finally(finish);
   };
 }
 
@@ -96,6 +104,7 @@ async function writeResponse(
   context: WriteContext,
 ): Promise<'delivered' | 'cut'> {
   if (res.destroyed) return 'cut';
+  if (context.isDraining()) res.shouldKeepAlive = false;
   res.writeHead(response.status, response.headers);
   const { body } = response;
   if (body === null || context.req.method === 'HEAD') res.end();

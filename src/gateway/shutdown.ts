@@ -8,6 +8,8 @@ import type { WsTransport } from './ws-transport.ts';
 export interface ShutdownParts {
   readonly core: Core;
   readonly rounds: InFlight;
+  /** Requests that came in over Node's HTTP and are not answered yet; rounds among them. */
+  readonly exchanges: InFlight;
   readonly transport: WsTransport;
 }
 
@@ -49,14 +51,19 @@ export class Shutdown {
    * ports close, then what was noted is written, then the storage closes.
    */
   async #run(): Promise<void> {
-    const { core, rounds, transport } = this.#parts;
+    const { core, rounds, exchanges, transport } = this.#parts;
     const { live, sync, limits, clock } = core;
+    const endMs = clock.monotonicMs() + limits.shutdownRoundsMs;
     this.#state = 'draining';
     await Promise.all([live.drain(), settledWithin(rounds.idle(), limits.shutdownRoundsMs, clock)]);
     live.close();
     for (const detach of this.#detachers) detach();
     transport.terminateAll();
-    await Promise.all(this.#servers.map(closeServer));
+    const closed = this.#servers.map(stopAccepting);
+    // A request that is half received, or whose refusal is half sent, is not cut off while there is time.
+    await settledWithin(exchanges.idle(), endMs - clock.monotonicMs(), clock);
+    for (const server of this.#servers) server.closeAllConnections();
+    await Promise.all(closed);
     await sync.commits.close();
     await this.#flush();
     await core.segmentSweep.stop();
@@ -78,20 +85,17 @@ export class Shutdown {
   }
 }
 
+/** Resolves when the last connection has ended. */
+function stopAccepting(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()));
+}
+
 function settledWithin(work: Promise<void>, timeoutMs: number, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
-    const timer = clock.after(timeoutMs, resolve);
+    const timer = clock.after(Math.max(0, timeoutMs), resolve);
     void work.then(() => {
       timer.cancel();
       resolve();
     });
-  });
-}
-
-function closeServer(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve());
-    // What has not ended within the drain's limit is cut.
-    server.closeAllConnections();
   });
 }

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { createStaticTokens } from '../../src/gateway/auth.ts';
 import { createMemoryBusNetwork } from '../../src/gateway/bus/memory.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import { createRealClock } from '../../src/gateway/real-clock.ts';
@@ -11,8 +12,8 @@ import { SchemaError } from '../../src/protocol/schema-problems.ts';
 import { openSqliteStorage } from '../../src/storage/sqlite/sqlite-storage.ts';
 import { interceptStorage } from '../support/intercepted-storage.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { begin, call, json, rawExchange } from './support/http-client.ts';
-import { connectTo, gatewayOptions, startGateway } from './support/live-gateway.ts';
+import { begin, call, json, rawConnect, rawExchange } from './support/http-client.ts';
+import { connectTo, GRANTS, gatewayOptions, startGateway } from './support/live-gateway.ts';
 import { ada, frameOf, postSync, SCHEMA, SSP2_HEADERS } from './support/requests.ts';
 
 async function startHost(listener: RequestListener): Promise<{ server: Server; url: string; port: number }> {
@@ -33,6 +34,15 @@ async function openGateway(options: Parameters<typeof gatewayOptions>[0] = {}) {
   const gateway = await createGateway(gatewayOptions(options));
   onTestFinished(() => gateway.close());
   return gateway;
+}
+
+async function isListening(port: number): Promise<boolean> {
+  try {
+    (await rawConnect(port)).destroy();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 const UPGRADE = [
@@ -198,6 +208,41 @@ describe('close', () => {
     await expect(slow.connect()).rejects.toThrow();
     release();
     expect((await round).statusCode).toBe(200);
+    await closing;
+  });
+
+  test('a request that is half received when the drain begins is answered, and its connection not kept', async () => {
+    let seen: () => void = () => undefined;
+    const arrived = new Promise<void>((resolve) => {
+      seen = resolve;
+    });
+    const { authenticate } = createStaticTokens(GRANTS);
+    const live = await startGateway({
+      authenticate: (request) => {
+        seen();
+        return authenticate(request);
+      },
+    });
+    const body = ada.push({ rowId: 'r1' });
+    const head = [
+      'POST /sync HTTP/1.1',
+      'host: gateway',
+      'authorization: Bearer token-ada',
+      `content-type: ${SSP2_HEADERS['content-type']}`,
+      `content-length: ${body.byteLength}`,
+    ].join('\r\n');
+    const socket = await rawConnect(live.port);
+    socket.write(`${head}\r\n\r\n`);
+    await arrived;
+    const closing = live.gateway.close();
+    // The port closes meanwhile.
+    while (await isListening(live.port));
+    socket.write(body);
+    const chunks: Buffer[] = [];
+    for await (const chunk of socket) chunks.push(chunk as Buffer);
+    const answer = Buffer.concat(chunks).toString('latin1');
+    expect(answer).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+    expect(answer).toMatch(/\r\nconnection: close\r\n/i);
     await closing;
   });
 

@@ -90,7 +90,11 @@ export function stubHandler(options: StubOptions = {}): {
 export async function startStub(options: StubOptions = {}): Promise<StubGateway> {
   const { handler, clock, limits, rounds } = stubHandler(options);
   const logger = options.logger ?? SILENT_LOGGER;
-  const server = createServer(createNodeHandler({ handler, limits, clock, random: createRandom(), logger }));
+  const exchanges = createInFlight();
+  const isDraining = (): boolean => false;
+  const server = createServer(
+    createNodeHandler({ handler, exchanges, isDraining, limits, clock, random: createRandom(), logger }),
+  );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   return {
