@@ -82,7 +82,10 @@ export interface Limits {
   readonly outboxBytesLow: number;
   /** A socket that stays above the high mark this long is closed with 1013, in ms. */
   readonly drainTimeoutMs: number;
-  /** Messages and bytes held while a session is still connecting. */
+  /**
+   * Messages and bytes held while a session is still connecting; at half of either the socket is no longer read. A request
+   * may come one byte per message, and one read of 64 KiB may hold ten thousand such messages.
+   */
   readonly heldMessagesMax: number;
   readonly heldBytesMax: number;
   /** Bytes of one inbound WebSocket message and number of its fragments. */
@@ -173,8 +176,8 @@ export const DEFAULT_LIMITS: Limits = {
   outboxBytesHigh: 2 * MIB,
   outboxBytesLow: 512 * KIB,
   drainTimeoutMs: 30_000,
-  heldMessagesMax: 64,
-  heldBytesMax: 16 * MIB,
+  heldMessagesMax: 32_768,
+  heldBytesMax: 20 * MIB,
   messageBytesMax: 16 * MIB,
   messageFragmentsMax: 128,
   controlBytesMax: 64 * KIB,

@@ -1,5 +1,9 @@
 /** The realtime channel through the whole gateway, on a real socket and a real database (part 3). */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createRealClock } from '../../src/gateway/real-clock.ts';
+import { openSqliteStorage } from '../../src/storage/sqlite/sqlite-storage.ts';
+import { interceptStorage, Latch } from '../support/intercepted-storage.ts';
+import { call, once } from './support/http-client.ts';
 import { type LiveGateway, startGateway } from './support/live-gateway.ts';
 import { ada, frameOf, frames, postSync } from './support/requests.ts';
 import { RoundSocket } from './support/round-socket.ts';
@@ -50,6 +54,30 @@ describe('hello', () => {
     await early.until(() => early.responses.length === 1);
     expect(early.controls[0]?.event).toBe('hello');
     early.end();
+  });
+
+  test('R-075, R-052: a round of one byte per message, all sent while the record still loads, is answered', async () => {
+    const { storage, segments } = await openSqliteStorage({ path: ':memory:', clock: createRealClock() });
+    onTestFinished(() => storage.close());
+    const loaded = new Latch();
+    let admissions = 0;
+    const slow = interceptStorage(storage, async ({ method }) => {
+      // The upgrade asks first, then the session loads.
+      if (method === 'admit' && ++admissions === 2) await loaded.opened;
+    });
+    const live = await startGateway({ storage: { storage: slow, segments } });
+    const early = new RoundSocket(
+      `${live.url.replace('http', 'ws')}/realtime?clientId=early&token=token-ada`,
+    );
+    onTestFinished(() => early.end());
+    await once(early.ws, 'open');
+    const request = ada.push({ clientId: 'early', rowId: 'r1', title: 'x'.repeat(5_000) });
+    for (const byte of request) early.sendRoundBytes(Uint8Array.of(byte));
+    // A full turn of the server, with everything on the way to it.
+    await call(`${live.url}/healthz`);
+    loaded.open();
+    await early.until(() => early.responses.length === 1);
+    expect(frameOf(early.responses[0]!, 'PUSH_RESULT').status).toBe('applied');
   });
 });
 

@@ -174,7 +174,7 @@ describe('while connecting', () => {
   });
 
   test('R-075: reading goes on after hello', async () => {
-    const h = new LiveHarness({ limits: { heldBytesMax: 100 } });
+    const h = new LiveHarness({ limits: { heldBytesMax: 300 } });
     const release = h.storage.hold('admit');
     const client = h.open();
     client.text({ type: 'a long message about nothing, just to fill up the room' });
