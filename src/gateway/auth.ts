@@ -4,6 +4,7 @@ import type { Clock } from '../protocol/clock.ts';
 import { type JsonObject, SyncError } from '../protocol/errors.ts';
 import type { ScopeMap } from '../protocol/frames.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
+import { isStorableText } from '../storage/storable-values.ts';
 import { type HttpRequest, parseTarget } from './http-message.ts';
 
 /** The facts of a request or of a WebSocket upgrade, unchanged. */
@@ -38,8 +39,15 @@ export type Identify = (request: HttpRequest, kind: AuthRequest['kind']) => Prom
 export function createIdentify(authenticate: Authenticate, clock: Clock): Identify {
   return async (request, kind) => {
     const { method, target, headers, remoteAddress } = request;
-    const said = await authenticate({ kind, method, url: target, headers, remoteAddress });
-    if (said === null) throw authRequired('valid credentials are required');
+    // The host may be plain JavaScript, where a look-up that finds nothing is `undefined`.
+    const said: AuthIdentity | null | undefined = await authenticate({
+      kind,
+      method,
+      url: target,
+      headers,
+      remoteAddress,
+    });
+    if (said === null || said === undefined) throw authRequired('valid credentials are required');
     const who = toIdentity(said);
     if (who.expiresAtMs !== null && who.expiresAtMs <= clock.nowMs()) {
       throw authRequired('the credentials have expired');
@@ -55,6 +63,10 @@ export function authRequired(message: string): SyncError {
 function toIdentity(said: AuthIdentity): Identity {
   if (!isNonEmptyText(said.actorId) || !isNonEmptyText(said.partition)) {
     throw new TypeError('authenticate must return a non-empty actorId and a non-empty partition');
+  }
+  // They become database keys: one lone surrogate would be stored like any other, and two tenants would be one.
+  if (!isStorableText(said.actorId) || !isStorableText(said.partition)) {
+    throw new TypeError('authenticate returned an actorId or a partition that no database can hold');
   }
   const expiresAtMs = said.expiresAtMs ?? null;
   if (expiresAtMs !== null && !Number.isFinite(expiresAtMs)) {

@@ -96,6 +96,12 @@ describe('what the host says (S-002)', () => {
     await expect(identify(null)).rejects.toMatchObject({ code: 'sync.auth_required', httpStatus: 401 });
   });
 
+  test('undefined, which TypeScript hosts cannot answer, is the same', async () => {
+    const nothing: () => AuthIdentity | null = () => JSON.parse('{}').identity;
+    const refused = createIdentify(nothing, clock)(request, 'http');
+    await expect(refused).rejects.toMatchObject({ code: 'sync.auth_required', httpStatus: 401 });
+  });
+
   test('an expired grant is sync.auth_required, one that ends later is none', async () => {
     const ends = (expiresAtMs: number) => identify({ actorId: 'a', partition: 'p', expiresAtMs });
     await expect(ends(1_000)).rejects.toMatchObject({ code: 'sync.auth_required' });
@@ -106,6 +112,11 @@ describe('what the host says (S-002)', () => {
     { actorId: '', partition: 'p' },
     { actorId: 'a', partition: '' },
     { actorId: 'a', partition: 'p', expiresAtMs: Number.NaN },
+    // Two different lone surrogates are stored as the same text: two tenants would see each other's rows.
+    { actorId: 'a', partition: '\ud800' },
+    { actorId: '\ud801', partition: 'p' },
+    { actorId: 'a', partition: 'p\0' },
+    { actorId: 'a\0', partition: 'p' },
   ])('%j is a defect of the host, not a refusal', async (said) => {
     await expect(identify(said)).rejects.toBeInstanceOf(TypeError);
   });
