@@ -29,7 +29,7 @@ const BUSY_DELAY_MAX_MS = 32;
  * Small on purpose: ending a write transaction costs time in proportion to the pages that are cached (measured 30 µs at
  * 2 MiB, 250 µs at 64 MiB), and a reader's pages are void with every commit. The operating system caches the file.
  */
-const WRITER_CACHE_KIB = 8 * 1024;
+const WRITER_CACHE_KIB = 4 * 1024;
 const READER_CACHE_KIB = 2 * 1024;
 /**
  * Pages in the write-ahead log before a commit moves them into the file. A commit touches some dozen pages, many of them

@@ -7,18 +7,20 @@ export function isBusy(error: unknown): boolean {
   return /^SQLITE_(BUSY|LOCKED)(_|$)/.test(resultCodeOf(error) ?? '');
 }
 
-const UNAVAILABLE =
-  /^SQLITE_(IOERR|FULL|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|AUTH|PROTOCOL|NOLFS|NOMEM)(_|$)/;
+/** May pass by itself or with an operator's hand: a full disk, a missing mount. */
+const UNREACHABLE = /^SQLITE_(IOERR|FULL|CANTOPEN|PROTOCOL|NOMEM)(_|$)/;
+const UNUSABLE = /^SQLITE_(READONLY|CORRUPT|NOTADB|PERM|AUTH|NOLFS)(_|$)/;
 
 /** Errors that are `StorageError`s already pass through. */
 export function toStorageError(error: unknown): StorageError {
   if (error instanceof StorageError) return error;
   const code = resultCodeOf(error) ?? '';
   if (isBusy(error)) return busyError(error);
-  if (UNAVAILABLE.test(code)) {
+  const retryable = UNREACHABLE.test(code);
+  if (retryable || UNUSABLE.test(code)) {
     return new StorageError('sync.storage.unavailable', 'the database cannot be read or written', {
       cause: error,
-      retryable: true,
+      retryable,
     });
   }
   return new StorageError('sync.storage.failed', 'the database refused a statement', { cause: error });

@@ -92,7 +92,7 @@ interface SqliteStorageDeps {
 
 /**
  * Never call a write from inside `transaction`'s function, other than through its `tx`: there is one writer, and it would
- * wait for itself.
+ * wait for itself. Never wait for something slow inside `readSnapshot`'s: while it is open, the write-ahead log grows.
  */
 class SqliteStorage implements Storage {
   readonly #connections: SqliteConnections;

@@ -22,8 +22,8 @@ export interface ReadPlace {
 const LOST_COMMIT = 'the log holds changes of a commit that is missing';
 /** Commits of the scope index looked at per statement. */
 const CANDIDATES = 64;
-/** Keys looked at before the event loop gets a turn. */
-export const KEYS_PER_TURN = 2_048;
+/** Keys looked at before the event loop gets a turn: some 5 ms of scattered reads. */
+export const KEYS_PER_TURN = 512;
 
 export async function readWindow(place: ReadPlace, query: WindowQuery): Promise<CommitWindow> {
   assertScoped(query.scopes);
