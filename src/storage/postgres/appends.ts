@@ -4,19 +4,19 @@
  */
 
 import { scopesText } from '../scope-json.ts';
-import type { CommitBatch, NewCommit, TableWrites } from '../storage.ts';
+import type { CommitBatch, NewCommit, RowUpsert, TableWrites } from '../storage.ts';
 import type { Statement } from './driver.ts';
-import type { KnownScopes } from './known-scopes.ts';
+import type { KnownRows, Presence } from './known-rows.ts';
 import type { Names } from './names.ts';
 import { insertResults } from './results.ts';
-import { moveRowScopes, type RowTarget, removeRowScopes } from './row-scopes.ts';
-import { upsertRows } from './typed-table.ts';
+import { moveRowScopes, removeRowScopes } from './row-scopes.ts';
+import { type TypedTable, writeRows } from './typed-table.ts';
 import { arrayParam, integerArray, textArray } from './wire-values.ts';
 
 export interface AppendPlace {
   readonly names: Names;
   readonly partition: string;
-  readonly known: KnownScopes;
+  readonly known: KnownRows;
 }
 
 /** The caller has checked that the commits continue the head. */
@@ -28,10 +28,8 @@ export function appendStatements(place: AppendPlace, batch: CommitBatch): readon
   for (const { target, deletes } of writes.toReversed()) {
     if (deletes.length > 0) statements.push(...deleteRows(target, deletes));
   }
-  for (const { target, table, upserts } of writes) {
-    if (upserts.length === 0) continue;
-    statements.push(upsertRows(names, { table, partition }, upserts));
-    statements.push(...moveRowScopes(target, upserts, place.known));
+  for (const { target, upserts } of writes) {
+    statements.push(...writeUpserts(target, upserts, place.known));
   }
   // What the schema's owner declared deferrable is checked here, where it can be told whose fault it is.
   if (statements.length > 0) statements.push({ text: 'SET CONSTRAINTS ALL IMMEDIATE', fault: 'row' });
@@ -41,14 +39,27 @@ export function appendStatements(place: AppendPlace, batch: CommitBatch): readon
 }
 
 /** After the statements were carried out. */
-export function noteWrites(known: KnownScopes, rows: readonly TableWrites[]): void {
+export function noteWrites(known: KnownRows, rows: readonly TableWrites[]): void {
   for (const { table, upserts, deletes } of rows) {
-    for (const { rowId } of deletes) known.note(table, rowId, null);
-    for (const { rowId, scopes } of upserts) known.note(table, rowId, scopesText(scopes));
+    for (const { rowId } of deletes) known.note(table, rowId, { kind: 'absent', buried: true });
+    for (const { rowId, scopes } of upserts) {
+      known.note(table, rowId, { kind: 'present', scopes: scopesText(scopes) });
+    }
   }
 }
 
-function deleteRows(target: RowTarget, deletes: TableWrites['deletes']): readonly Statement[] {
+function writeUpserts(
+  target: TypedTable,
+  upserts: readonly RowUpsert[],
+  known: KnownRows,
+): readonly Statement[] {
+  const groups: Record<Presence, RowUpsert[]> = { present: [], unknown: [], absent: [] };
+  for (const row of upserts) groups[known.presence(target.table, row.rowId)].push(row);
+  const written = writeRows(target, groups);
+  return [...(written === null ? [] : [written]), ...moveRowScopes(target, upserts, known)];
+}
+
+function deleteRows(target: TypedTable, deletes: TableWrites['deletes']): readonly Statement[] {
   const { names, partition, table } = target;
   return [
     {
@@ -81,10 +92,12 @@ function insertCommits(
       integerArray(commits.map(({ createdAtMs }) => createdAtMs)),
       integerArray(commits.map(({ writerVersion }) => writerVersion)),
     ],
+    isFrequent: true,
   };
   const raised: Statement = {
     text: `UPDATE ${names.partitions} SET max_commit_seq = $2::int8 WHERE partition = $1`,
     params: [partition, String(head)],
+    isFrequent: true,
   };
   return [heads, ...insertChanges(names, partition, commits), raised];
 }
@@ -117,6 +130,7 @@ function insertChanges(names: Names, partition: string, commits: readonly NewCom
           changes.map(({ payload }) => payload ?? null),
         ),
       ],
+      isFrequent: true,
     },
     insertChangeScopes(names, partition, changes),
   ];
@@ -151,5 +165,6 @@ function insertChangeScopes(names: Names, partition: string, changes: readonly I
       textArray(entries.map(({ value }) => value)),
       integerArray(entries.map(({ commitSeq }) => commitSeq)),
     ],
+    isFrequent: true,
   };
 }

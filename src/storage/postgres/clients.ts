@@ -13,6 +13,7 @@ export function selectClient(names: Names, partition: string, clientId: string):
   return {
     text: `SELECT ${CLIENT_COLUMNS} FROM ${names.clients} AS c WHERE c.partition = $1 AND c.client_id = $2`,
     params: [partition, clientId],
+    isFrequent: true,
   };
 }
 

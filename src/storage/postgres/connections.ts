@@ -15,6 +15,7 @@ export type Durability = 'durable' | 'relaxed';
 export interface PgConnectionsOptions {
   readonly client: ClientConfig;
   readonly clock: Clock;
+  readonly preparedStatements: 'named' | 'unnamed';
   readonly writersMax: number;
   readonly readersMax: number;
   readonly acquireTimeoutMs: number;
@@ -39,6 +40,16 @@ export interface Sql {
 
 /** What is waited for beyond the server's own timeout before a connection counts as cut, in ms. */
 const ANSWER_GRACE_MS = 5_000;
+
+/** For work that touches few rows of a table of any size, which the planner may misjudge. */
+export const INDEX_PLANS_ONLY: readonly Step[] = [
+  'enable_seqscan',
+  'enable_hashjoin',
+  'enable_mergejoin',
+].map((name) => ({ text: `SET LOCAL ${name} = off` }));
+
+/** A plan that is kept was made when its tables were small, and would still be used when they are large. */
+const FRESH_PLANS: readonly Step[] = [{ text: 'SET LOCAL plan_cache_mode = force_custom_plan' }];
 
 const COMMIT: Step = { text: 'COMMIT' };
 const ROLLBACK: Step = { text: 'ROLLBACK' };
@@ -79,10 +90,10 @@ export class PgConnections {
   #closing: Promise<void> | null = null;
 
   constructor(options: PgConnectionsOptions) {
-    const { clock, acquireTimeoutMs, idleTimeoutMs, lifetimeMs, client } = options;
+    const { clock, acquireTimeoutMs, idleTimeoutMs, lifetimeMs, client, preparedStatements } = options;
     const answerTimeoutMs = options.statementTimeoutMs + ANSWER_GRACE_MS;
     const shared = {
-      connection: { client, clock, answerTimeoutMs },
+      connection: { client, clock, answerTimeoutMs, preparedStatements },
       clock,
       acquireTimeoutMs,
       idleTimeoutMs,
@@ -91,7 +102,10 @@ export class PgConnections {
     this.#writers = new ConnectionPool({ ...shared, connectionsMax: options.writersMax });
     this.#readers = new ConnectionPool({ ...shared, connectionsMax: options.readersMax });
     const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs, migrationLockTimeoutMs } = options;
-    const timeouts = timeoutSteps({ statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs });
+    const timeouts = [
+      ...timeoutSteps({ statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs }),
+      ...(preparedStatements === 'named' ? FRESH_PLANS : []),
+    ];
     this.#beginWrite = [{ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' }, ...timeouts];
     this.#beginRelaxed = [...this.#beginWrite, { text: 'SET LOCAL synchronous_commit = off' }];
     this.#beginSnapshot = [{ text: 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY' }, ...timeouts];

@@ -1,8 +1,9 @@
 /**
  * The one file that knows the PostgreSQL driver. A *flight* is several statements that leave in one write and are answered
- * together, so a transaction costs as many round trips as it has decisions to make. Statements are unnamed and no setting
- * outlives its transaction: a transaction pooler may stand between (PgBouncer and its like).
+ * together, so a transaction costs as many round trips as it has decisions to make. No setting outlives its transaction and,
+ * unless asked for, no statement has a name: a transaction pooler may stand between (PgBouncer and its like).
  */
+import { createHash } from 'node:crypto';
 import pg from 'pg';
 import type { Clock, Timer } from '../../protocol/clock.ts';
 import type { Param, ResultRow } from './wire-values.ts';
@@ -15,6 +16,8 @@ export interface Statement {
   readonly text: string;
   readonly params?: readonly Param[];
   readonly fault?: Fault;
+  /** Part of every commit or round: worth keeping on the server where `preparedStatements` allows it. */
+  readonly isFrequent?: true;
   /** Answers at most so many rows and keeps the portal for `Fetch`; inside a transaction only. */
   readonly open?: { readonly portal: string; readonly rowsMax: number };
 }
@@ -56,6 +59,8 @@ export interface ConnectionOptions {
   readonly clock: Pick<Clock, 'after' | 'monotonicMs'>;
   /** A flight that is not answered in this time is given up, and the connection with it, in ms. */
   readonly answerTimeoutMs: number;
+  /** `named`: frequent statements are parsed once per connection. Not behind a pooler that does not know of it. */
+  readonly preparedStatements: 'named' | 'unnamed';
 }
 
 const GOODBYE_TIMEOUT_MS = 1_000;
@@ -68,7 +73,10 @@ export class PgConnection {
   #tail: Promise<unknown> = Promise.resolve();
   #flight: Flight | null = null;
   #portals = 0;
-  #finished: string[] = [];
+  /** Portals and statements that the next flight closes. */
+  #finished: Closing[] = [];
+  /** Text → name. */
+  readonly #prepared = new Map<string, string>();
   #hasServed = false;
   #brokenBy: Error | null = null;
 
@@ -126,7 +134,7 @@ export class PgConnection {
 
   /** The portal is closed by the next flight, at no cost of its own. */
   closePortal(portal: string): void {
-    this.#finished.push(portal);
+    this.#finished.push({ type: 'P', name: portal });
   }
 
   /** Says goodbye to the server; one that does not hear it is not waited for. */
@@ -145,7 +153,7 @@ export class PgConnection {
     const finished = this.#finished;
     this.#finished = [];
     return new Promise((resolve, reject) => {
-      const flight = new Flight({ steps, finished, resolve, reject });
+      const flight = new Flight({ steps: this.#named(steps), finished, resolve, reject });
       if (this.#brokenBy !== null) {
         flight.lose(this.#brokenBy);
         return;
@@ -163,7 +171,33 @@ export class PgConnection {
     if (flight === null) return;
     this.#flight = null;
     this.#hasServed = true;
+    if (flight.isRefused) this.#forget(flight.steps);
     flight.land();
+  }
+
+  /**
+   * A name is a digest of its text: should a pooler hand this connection the statements of another one after all, a name is
+   * unknown there or means the same, never something else.
+   */
+  #named(steps: readonly Step[]): readonly NamedStep[] {
+    if (this.#options.preparedStatements === 'unnamed') return steps;
+    return steps.map((step) => {
+      if (!('text' in step) || step.isFrequent !== true) return step;
+      const known = this.#prepared.get(step.text);
+      if (known !== undefined) return { ...step, name: known, isParsed: true };
+      const name = `tg_${createHash('sha256').update(step.text).digest('base64url').slice(0, 32)}`;
+      this.#prepared.set(step.text, name);
+      return { ...step, name, isParsed: false };
+    });
+  }
+
+  /** How many of the new statements the server had parsed before it refused one, nobody knows. */
+  #forget(steps: readonly NamedStep[]): void {
+    for (const step of steps) {
+      if (!('text' in step) || step.name === undefined || step.isParsed) continue;
+      this.#prepared.delete(step.text);
+      this.#finished.push({ type: 'S', name: step.name });
+    }
   }
 
   #break(error: Error): void {
@@ -174,10 +208,23 @@ export class PgConnection {
   }
 }
 
+/** `P` for a portal, `S` for a statement. */
+interface Closing {
+  readonly type: 'P' | 'S';
+  readonly name: string;
+}
+
+type NamedStep =
+  | Fetch
+  | (Statement & {
+      readonly name?: string;
+      /** The server has it already. */
+      readonly isParsed?: boolean;
+    });
+
 interface FlightPlan {
-  readonly steps: readonly Step[];
-  /** Portals nobody reads any more. */
-  readonly finished: readonly string[];
+  readonly steps: readonly NamedStep[];
+  readonly finished: readonly Closing[];
   readonly resolve: (results: readonly StepResult[]) => void;
   readonly reject: (failure: FlightError) => void;
 }
@@ -198,18 +245,26 @@ class Flight implements pg.Submittable {
     this.#plan = plan;
   }
 
+  get steps(): readonly NamedStep[] {
+    return this.#plan.steps;
+  }
+
+  get isRefused(): boolean {
+    return this.#refusal !== null;
+  }
+
   submit(connection: pg.Connection): void {
     const { stream } = connection;
     stream.cork();
-    for (const name of this.#plan.finished) connection.close({ type: 'P', name }, true);
+    for (const closing of this.#plan.finished) connection.close({ ...closing }, true);
     for (const step of this.#plan.steps) {
       if ('fetch' in step) {
         connection.execute(execution(step.fetch), true);
         continue;
       }
-      const { text, params = [], open } = step;
-      connection.parse({ name: '', text, types: [] }, true);
-      connection.bind({ portal: open?.portal ?? '', values: [...params] }, true);
+      const { text, params = [], open, name = '', isParsed = false } = step;
+      if (!isParsed) connection.parse({ name, text, types: [] }, true);
+      connection.bind({ statement: name, portal: open?.portal ?? '', values: [...params] }, true);
       connection.execute(open === undefined ? null : execution(open), true);
     }
     connection.sync();

@@ -2,7 +2,7 @@
 import type { CompiledSchema } from '../../protocol/schema.ts';
 import { StorageError } from '../storage-error.ts';
 import { type DeclaredIndex, isCurrent } from '../stored-schema.ts';
-import type { PgConnections, Sql } from './connections.ts';
+import { INDEX_PLANS_ONLY, type PgConnections, type Sql } from './connections.ts';
 import { type Statement, sqlStateOf } from './driver.ts';
 import { migrateStorage } from './migrations.ts';
 import type { Names } from './names.ts';
@@ -24,7 +24,8 @@ export async function ensureSchema(
   if (stored !== null && isCurrent(stored, schema)) return;
   await connections.migration([lockWriters(names)], async (sql) => {
     const plan = await planSchema(sql, names, { schema, stored: await readStoredSchema(sql, names) });
-    await sql.run(...INDEX_SCANS_ONLY);
+    // Each batch touches few rows of a table of any size, which the planner may misjudge.
+    await sql.run(...INDEX_PLANS_ONLY);
     for (const step of plan) await carryOut(sql, names, step);
   });
 }
@@ -36,12 +37,6 @@ export async function ensureSchema(
 export function lockWriters(names: Names): Statement {
   return { text: `LOCK TABLE ${names.partitions} IN EXCLUSIVE MODE` };
 }
-
-/** Each batch touches few rows of a table of any size, which the planner may misjudge. */
-const INDEX_SCANS_ONLY: readonly Statement[] = [
-  { text: 'SET LOCAL enable_hashjoin = off' },
-  { text: 'SET LOCAL enable_mergejoin = off' },
-];
 
 async function carryOut(sql: Sql, names: Names, step: SchemaStep): Promise<void> {
   if (step.kind === 'rows') await reencodeRows({ sql, names }, step.table, step.change);

@@ -10,6 +10,12 @@ export interface PostgresStorageOptions {
   readonly clock: Clock;
   /** Schema (in PostgreSQL's sense) that holds every table, created when it is missing. Default `tidegate`. */
   readonly namespace?: string;
+  /**
+   * `named`: the server keeps the statements that every commit runs, which saves it about a quarter of the work of a lone commit. Only
+   * without a transaction pooler, or with one that knows of them (PgBouncer 1.21 with `max_prepared_statements`). Default
+   * `unnamed`.
+   */
+  readonly preparedStatements?: 'named' | 'unnamed';
   /** Connections for transactions and for short reads and writes. Default 8. */
   readonly writersMax?: number;
   /** Connections for pinned snapshots. Default 16. */
@@ -33,6 +39,7 @@ export interface PostgresStorageOptions {
 }
 
 const DEFAULTS = {
+  preparedStatements: 'unnamed',
   writersMax: 8,
   readersMax: 16,
   acquireTimeoutMs: 5_000,

@@ -1,11 +1,11 @@
 /** Reading rows: keyset pages through the row-scope index (§2.10), single rows by id. */
 import type { CompiledTable } from '../../protocol/schema.ts';
 import { PageCollector } from '../page-collector.ts';
-import { ScopesParser } from '../scope-json.ts';
+import { ScopesParser, scopesText } from '../scope-json.ts';
 import { assertScoped } from '../scoped-read.ts';
 import type { RowPage, RowScan, StoredRow } from '../storage.ts';
 import type { Statement } from './driver.ts';
-import type { Names } from './names.ts';
+import type { KnownRows } from './known-rows.ts';
 import { streamRows } from './row-stream.ts';
 import {
   boundedMax,
@@ -15,6 +15,7 @@ import {
   type ScopeRange,
   scopeConditions,
 } from './scope-candidates.ts';
+import type { TypedTable } from './typed-table.ts';
 import type { ReadPlace } from './windows.ts';
 import { type ResultRow, textArray, toBytes, toInteger, toText } from './wire-values.ts';
 
@@ -111,29 +112,57 @@ class PageReader {
   }
 }
 
-/** Existing rows by id, in one statement; LIMIT makes each id one look into the index. */
-export function selectRows(
-  names: Names,
-  { table, partition }: { readonly table: CompiledTable; readonly partition: string },
-  rowIds: readonly string[],
-): Statement {
+export function selectRow({ names, partition, table }: TypedTable, rowId: string): Statement {
   return {
-    text: `SELECT wanted.row_id, stored._sync_server_version, stored._sync_scopes, stored._sync_payload
-      FROM unnest($2::text[]) AS wanted (row_id)
-      CROSS JOIN LATERAL (
-        SELECT ${ROW_COLUMNS} FROM ${names.qualified(table.name)} AS r
-        WHERE r._sync_partition = $1 AND r._sync_row_id = wanted.row_id LIMIT 1) AS stored`,
-    params: [partition, textArray(rowIds)],
+    text: `SELECT r._sync_row_id, ${ROW_COLUMNS} FROM ${names.qualified(table.name)} AS r
+      WHERE r._sync_partition = $1 AND r._sync_row_id = $2`,
+    params: [partition, rowId],
   };
 }
 
-export function toRows(rows: readonly ResultRow[]): readonly StoredRow[] {
+/** LIMIT makes each id one look into the index. Of those that do not exist it is asked whether they ever did. */
+export function selectKnownRows(
+  { names, partition, table }: TypedTable,
+  rowIds: readonly string[],
+): Statement {
+  return {
+    text: `SELECT wanted.row_id, stored._sync_server_version, stored._sync_scopes, stored._sync_payload, gone.found
+      FROM unnest($3::text[]) AS wanted (row_id)
+      LEFT JOIN LATERAL (
+        SELECT ${ROW_COLUMNS} FROM ${names.qualified(table.name)} AS r
+        WHERE r._sync_partition = $1 AND r._sync_row_id = wanted.row_id LIMIT 1) AS stored ON true
+      LEFT JOIN LATERAL (
+        SELECT 1 AS found FROM ${names.tombstones} AS t
+        WHERE stored._sync_server_version IS NULL
+          AND t.partition = $1 AND t.tbl = $2 AND t.row_id = wanted.row_id LIMIT 1) AS gone ON true`,
+    params: [partition, table.name, textArray(rowIds)],
+    isFrequent: true,
+  };
+}
+
+/** The existing ones; `known` hears of all. */
+export function toKnownRows(
+  table: CompiledTable,
+  rows: readonly ResultRow[],
+  known: KnownRows,
+): ReadonlyMap<string, StoredRow> {
   const parser = new ScopesParser();
-  return rows.map((row) => toRow(row, parser));
+  const found = new Map<string, StoredRow>();
+  for (const row of rows) {
+    const rowId = toText(row[0]);
+    if (row[1] === null) {
+      known.note(table, rowId, { kind: 'absent', buried: row[4] !== null });
+      continue;
+    }
+    const stored = toRow(row, parser);
+    found.set(rowId, stored);
+    known.note(table, rowId, { kind: 'present', scopes: scopesText(stored.scopes) });
+  }
+  return found;
 }
 
 /** `row`: row id, server version, scopes, payload. */
-function toRow(row: ResultRow, parser: ScopesParser): StoredRow {
+export function toRow(row: ResultRow, parser: ScopesParser): StoredRow {
   return {
     rowId: toText(row[0]),
     serverVersion: toInteger(row[1]),

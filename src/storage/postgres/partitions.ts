@@ -2,15 +2,21 @@
 import type { Admission, PartitionState } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import { CLIENT_COLUMNS, toClient } from './clients.ts';
-import type { Statement } from './driver.ts';
+import type { Statement, StepResult } from './driver.ts';
 import type { Names } from './names.ts';
 import { integerArray, type ResultRow, textArray, toInteger, toText } from './wire-values.ts';
 
 const STATE_COLUMNS = 6;
 
-function stateColumns(names: Names): string {
-  return `p.partition, p.max_commit_seq, p.horizon_seq, registry.log_epoch, registry.epoch_required,
+const PARTITION_COLUMNS = 'p.partition, p.max_commit_seq, p.horizon_seq';
+
+function registryColumns(names: Names): string {
+  return `registry.log_epoch, registry.epoch_required,
     coalesce((SELECT meta.schema_version FROM ${names.schemaMeta} AS meta WHERE meta.id = 1), 0)`;
+}
+
+function stateColumns(names: Names): string {
+  return `${PARTITION_COLUMNS}, ${registryColumns(names)}`;
 }
 
 function stateSource(names: Names): string {
@@ -28,16 +34,32 @@ function toState(row: ResultRow): PartitionState {
   };
 }
 
-/** What a writer does first. The state is read by a statement of its own, which sees what the holder before committed. */
+/**
+ * What a writer does first. The row that was waited for comes as its last holder left it, but what stands elsewhere only the
+ * next statement sees: one that joined would take it from before the wait.
+ */
 export function lockPartition(names: Names, partition: string): readonly Statement[] {
-  const lock = `SELECT 1 FROM ${names.partitions} WHERE partition = $1 FOR UPDATE`;
-  return [{ text: lock, params: [partition] }, selectState(names, partition)];
+  const lock = `SELECT ${PARTITION_COLUMNS} FROM ${names.partitions} AS p WHERE p.partition = $1 FOR UPDATE`;
+  const registry = `SELECT ${registryColumns(names)} FROM ${names.registry} AS registry
+    WHERE registry.partition = $1`;
+  return [
+    { text: lock, params: [partition], isFrequent: true },
+    { text: registry, params: [partition], isFrequent: true },
+  ];
+}
+
+/** From the results of `lockPartition`. Throws `sync.storage.unknown_partition`. */
+export function readLockedState(results: readonly StepResult[]): PartitionState {
+  const [locked, registered] = results.map(({ rows }) => rows[0]);
+  if (locked === undefined || registered === undefined) throw unknownPartition();
+  return toState([...locked, ...registered]);
 }
 
 export function selectState(names: Names, partition: string): Statement {
   return {
     text: `SELECT ${stateColumns(names)} FROM ${stateSource(names)} WHERE p.partition = $1`,
     params: [partition],
+    isFrequent: true,
   };
 }
 
@@ -60,6 +82,7 @@ export function selectAdmission(names: Names, partition: string, clientId: strin
       LEFT JOIN ${names.clients} AS c ON c.partition = p.partition AND c.client_id = $2
       WHERE p.partition = $1`,
     params: [partition, clientId],
+    isFrequent: true,
   };
 }
 

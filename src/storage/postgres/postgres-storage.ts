@@ -19,6 +19,7 @@ import { type Opened, type PostgresStorageOptions, resolveOptions } from './opti
 import {
   insertPartition,
   lockPartition,
+  readLockedState,
   readStateRow,
   rotateEpoch,
   selectAdmission,
@@ -122,7 +123,7 @@ class PostgresStorage implements Storage {
   transaction<T>(partition: string, fn: (tx: StorageTx) => Promise<T>): Promise<T> {
     const names = this.#names;
     return this.#connections.transaction(lockPartition(names, partition), async (sql, opened) => {
-      const tx = new PgTx({ sql, names, partition }, readStateRow(opened.at(-1)?.rows));
+      const tx = new PgTx({ sql, names, partition }, readLockedState(opened));
       try {
         return await fn(tx);
       } finally {

@@ -1,5 +1,5 @@
 /** Removing old commits in bounded batches (part 6 rule 6). */
-import type { PgConnections } from './connections.ts';
+import { INDEX_PLANS_ONLY, type PgConnections } from './connections.ts';
 import type { Names } from './names.ts';
 import { unknownPartition } from './partitions.ts';
 import { type Param, toInteger } from './wire-values.ts';
@@ -9,11 +9,6 @@ export interface PruneRequest {
   readonly horizon: number;
   readonly commitsMax: number;
 }
-
-/** The planner may misjudge how little a batch touches. */
-const INDEX_SCANS_ONLY = ['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan'].map((name) => ({
-  text: `SET LOCAL ${name} = off`,
-}));
 
 /**
  * The horizon never goes down, and never above the head: a client that is up to date must not be reset. It is durable before
@@ -36,7 +31,7 @@ export async function pruneLog(
       ORDER BY commit_seq LIMIT $3::int8`,
     params: [partition, String(toInteger(row[0])), String(commitsMax + 1)],
   };
-  return connections.transaction([...INDEX_SCANS_ONLY, oldest], async (sql, opened) => {
+  return connections.transaction([...INDEX_PLANS_ONLY, oldest], async (sql, opened) => {
     const seqs = (opened.at(-1)?.rows ?? []).map(([seq]) => toInteger(seq));
     const batch = seqs.slice(0, commitsMax);
     if (batch.length === 0) return { removed: 0, more: false };

@@ -6,10 +6,10 @@ import { parseScopes, scopesText } from '../scope-json.ts';
 import type { RowUpsert } from '../storage.ts';
 import type { Sql } from './connections.ts';
 import type { Statement } from './driver.ts';
-import { KnownScopes } from './known-scopes.ts';
+import { KnownRows } from './known-rows.ts';
 import type { Names } from './names.ts';
 import { moveRowScopes } from './row-scopes.ts';
-import { upsertRows } from './typed-table.ts';
+import { writeRows } from './typed-table.ts';
 import {
   arrayParam,
   integerArray,
@@ -57,15 +57,15 @@ function rewriteRows(
   batch: readonly ResultRow[],
 ): readonly Statement[] {
   const codec = rowCodecOf(table);
-  const partitions = new Map<string, { known: KnownScopes; rows: RowUpsert[] }>();
+  const partitions = new Map<string, { known: KnownRows; rows: RowUpsert[] }>();
   for (const row of batch) {
     const partition = toText(row[0]);
-    const own = partitions.get(partition) ?? { known: new KnownScopes(), rows: [] };
+    const own = partitions.get(partition) ?? { known: new KnownRows(), rows: [] };
     partitions.set(partition, own);
     const stored = toBytes(row[4]);
     const payload = change.convert === null ? stored : change.convert(stored);
     const before = parseScopes(toText(row[3]));
-    own.known.note(table, toText(row[1]), scopesText(before));
+    own.known.note(table, toText(row[1]), { kind: 'present', scopes: scopesText(before) });
     own.rows.push({
       rowId: toText(row[1]),
       serverVersion: toInteger(row[2]),
@@ -74,10 +74,11 @@ function rewriteRows(
       values: codec.decode(payload),
     });
   }
-  return [...partitions].flatMap(([partition, { known, rows }]) => [
-    upsertRows(names, { table, partition }, rows),
-    ...moveRowScopes({ names, partition, table }, rows, known),
-  ]);
+  return [...partitions].flatMap(([partition, { known, rows }]) => {
+    const target = { names, partition, table };
+    const written = writeRows(target, { present: rows });
+    return [...(written === null ? [] : [written]), ...moveRowScopes(target, rows, known)];
+  });
 }
 
 /** One pass over the log for all tables whose bytes changed. Scopes of the past stay as they were delivered. */

@@ -21,6 +21,7 @@ export function selectResults(names: Names, partition: string, keys: readonly Re
       textArray(keys.map(({ clientId }) => clientId)),
       textArray(keys.map(({ clientCommitId }) => clientCommitId)),
     ],
+    isFrequent: true,
   };
 }
 
@@ -63,5 +64,6 @@ export function insertResults(
       integerArray(records.map(({ recordedAtMs }) => recordedAtMs)),
       textArray(records.map(({ result }) => result)),
     ],
+    isFrequent: true,
   };
 }

@@ -1,17 +1,10 @@
 /** Maintaining `sync_row_scopes` and `sync_tombstones`: only entries that differ are touched. */
 import type { StoredScopes } from '../../protocol/frames.ts';
-import type { CompiledTable } from '../../protocol/schema.ts';
 import { parseScopes, scopesText } from '../scope-json.ts';
 import type { Statement } from './driver.ts';
-import type { KnownScopes } from './known-scopes.ts';
-import type { Names } from './names.ts';
+import type { KnownRows } from './known-rows.ts';
+import type { TypedTable } from './typed-table.ts';
 import { integerArray, textArray } from './wire-values.ts';
-
-export interface RowTarget {
-  readonly names: Names;
-  readonly partition: string;
-  readonly table: CompiledTable;
-}
 
 interface Entry {
   readonly rowId: string;
@@ -26,29 +19,30 @@ export interface ScopedRow {
 
 /** For rows that were inserted or updated. */
 export function moveRowScopes(
-  target: RowTarget,
+  target: TypedTable,
   rows: readonly ScopedRow[],
-  known: KnownScopes,
+  known: KnownRows,
 ): readonly Statement[] {
   const added: Entry[] = [];
   const removed: Entry[] = [];
   /** Rows whose entries have to be found out. */
   const unknown: ScopedRow[] = [];
-  const maybeNew: string[] = [];
+  const buried: string[] = [];
   for (const { rowId, scopes } of rows) {
     const before = known.get(target.table, rowId);
-    if (before === scopesText(scopes)) continue;
     if (before === undefined) unknown.push({ rowId, scopes });
-    if (before === undefined || before === null) maybeNew.push(rowId);
-    const scopesBefore = before === undefined || before === null ? {} : parseScopes(before);
+    if (before === undefined || (before.kind === 'absent' && before.buried)) buried.push(rowId);
+    if (before?.kind === 'present' && before.scopes === scopesText(scopes)) continue;
+    const scopesBefore = before?.kind === 'present' ? parseScopes(before.scopes) : {};
     removed.push(...entriesMissing(rowId, { from: scopes, of: scopesBefore }));
     added.push(...entriesMissing(rowId, { from: scopesBefore, of: scopes }));
   }
+  const onConflict = unknown.length === 0 ? '' : ' ON CONFLICT DO NOTHING';
   return [
-    ...(maybeNew.length === 0 ? [] : [deleteTombstones(target, maybeNew)]),
+    ...(buried.length === 0 ? [] : [deleteTombstones(target, buried)]),
     ...(unknown.length === 0 ? [] : [deleteStaleEntries(target, unknown)]),
     ...(removed.length === 0 ? [] : [deleteEntries(target, removed)]),
-    ...(added.length === 0 ? [] : [insertEntries(target, added)]),
+    ...(added.length === 0 ? [] : [insertEntries(target, added, onConflict)]),
   ];
 }
 
@@ -63,7 +57,7 @@ function entriesMissing(
 
 /** For rows that are gone, each with the commit that removed it. */
 export function removeRowScopes(
-  target: RowTarget,
+  target: TypedTable,
   rows: readonly { readonly rowId: string; readonly commitSeq: number }[],
 ): readonly Statement[] {
   const { names, partition, table } = target;
@@ -83,7 +77,7 @@ export function removeRowScopes(
   ];
 }
 
-function deleteTombstones({ names, partition, table }: RowTarget, rowIds: readonly string[]): Statement {
+function deleteTombstones({ names, partition, table }: TypedTable, rowIds: readonly string[]): Statement {
   return {
     text: `DELETE FROM ${names.tombstones} WHERE partition = $1 AND tbl = $2 AND row_id = ANY ($3::text[])`,
     params: [partition, table.name, textArray(rowIds)],
@@ -92,7 +86,7 @@ function deleteTombstones({ names, partition, table }: RowTarget, rowIds: readon
 
 const ENTRIES = 'unnest($3::text[], $4::text[], $5::text[]) AS entry (row_id, var, value)';
 
-function entryParams({ partition, table }: RowTarget, entries: readonly Entry[]) {
+function entryParams({ partition, table }: TypedTable, entries: readonly Entry[]) {
   return [
     partition,
     table.name,
@@ -102,7 +96,7 @@ function entryParams({ partition, table }: RowTarget, entries: readonly Entry[])
   ];
 }
 
-function deleteStaleEntries(target: RowTarget, rows: readonly ScopedRow[]): Statement {
+function deleteStaleEntries(target: TypedTable, rows: readonly ScopedRow[]): Statement {
   const kept = rows.flatMap(({ rowId, scopes }) => entriesMissing(rowId, { from: {}, of: scopes }));
   return {
     text: `DELETE FROM ${target.names.rowScopes} AS stored
@@ -113,7 +107,7 @@ function deleteStaleEntries(target: RowTarget, rows: readonly ScopedRow[]): Stat
   };
 }
 
-function deleteEntries(target: RowTarget, entries: readonly Entry[]): Statement {
+function deleteEntries(target: TypedTable, entries: readonly Entry[]): Statement {
   return {
     text: `DELETE FROM ${target.names.rowScopes} AS stored USING ${ENTRIES}
       WHERE stored.partition = $1 AND stored.tbl = $2 AND stored.var = entry.var
@@ -122,10 +116,11 @@ function deleteEntries(target: RowTarget, entries: readonly Entry[]): Statement 
   };
 }
 
-function insertEntries(target: RowTarget, entries: readonly Entry[]): Statement {
+function insertEntries(target: TypedTable, entries: readonly Entry[], onConflict: string): Statement {
   return {
     text: `INSERT INTO ${target.names.rowScopes} (partition, tbl, var, value, row_id)
-      SELECT $1, $2, entry.var, entry.value, entry.row_id FROM ${ENTRIES} ON CONFLICT DO NOTHING`,
+      SELECT $1, $2, entry.var, entry.value, entry.row_id FROM ${ENTRIES}${onConflict}`,
     params: entryParams(target, entries),
+    isFrequent: true,
   };
 }

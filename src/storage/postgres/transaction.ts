@@ -1,6 +1,6 @@
 /** What a function inside `transaction` or `readSnapshot` works with. */
 import type { CompiledTable } from '../../protocol/schema.ts';
-import { scopesText } from '../scope-json.ts';
+import { ScopesParser } from '../scope-json.ts';
 import type {
   ClientRecord,
   CommitBatch,
@@ -20,8 +20,8 @@ import type {
 import { StorageError } from '../storage-error.ts';
 import { appendStatements, noteWrites } from './appends.ts';
 import { selectClient, toClient } from './clients.ts';
-import { KnownScopes } from './known-scopes.ts';
-import { readRowPage, selectRows, toRows } from './pages.ts';
+import { KnownRows } from './known-rows.ts';
+import { readRowPage, selectKnownRows, selectRow, toKnownRows, toRow } from './pages.ts';
 import { selectResults, toResults } from './results.ts';
 import { type ReadPlace, readCommits, readWindow } from './windows.ts';
 
@@ -78,8 +78,9 @@ export class PgSnapshotReader implements SnapshotReader {
   async readRow(table: CompiledTable, rowId: string): Promise<StoredRow | null> {
     this.lifetime.assertAlive();
     const { sql, names, partition } = this.#place;
-    const [found] = await sql.run(selectRows(names, { table, partition }, [rowId]));
-    return toRows(found?.rows ?? [])[0] ?? null;
+    const [found] = await sql.run(selectRow({ names, partition, table }, rowId));
+    const row = found?.rows[0];
+    return row === undefined ? null : toRow(row, new ScopesParser());
   }
 
   async readCommits(range: LogRead): Promise<readonly LogCommit[]> {
@@ -90,7 +91,7 @@ export class PgSnapshotReader implements SnapshotReader {
 
 export class PgTx implements StorageTx {
   readonly #place: ReadPlace;
-  readonly #known = new KnownScopes();
+  readonly #known = new KnownRows();
   #state: PartitionState;
   #savepoints = 0;
   readonly lifetime = new Lifetime();
@@ -116,13 +117,8 @@ export class PgTx implements StorageTx {
     this.lifetime.assertAlive();
     if (rowIds.length === 0) return new Map();
     const { sql, names, partition } = this.#place;
-    const [found] = await sql.run(selectRows(names, { table, partition }, rowIds));
-    const rows = new Map(toRows(found?.rows ?? []).map((row) => [row.rowId, row]));
-    for (const rowId of rowIds) {
-      const row = rows.get(rowId);
-      this.#known.note(table, rowId, row === undefined ? null : scopesText(row.scopes));
-    }
-    return rows;
+    const [found] = await sql.run(selectKnownRows({ names, partition, table }, rowIds));
+    return toKnownRows(table, found?.rows ?? [], this.#known);
   }
 
   async scanRows(scan: RowScan): Promise<RowPage> {

@@ -7,8 +7,16 @@ import type { RowUpsert } from '../storage.ts';
 import { StorageConstraintError } from '../storage-error.ts';
 import { materializedColumns, OWN_COLUMNS } from '../synced-columns.ts';
 import type { Statement } from './driver.ts';
+import type { Presence } from './known-rows.ts';
 import { type Names, quoted } from './names.ts';
-import { type ArrayType, arrayParam, type Element } from './wire-values.ts';
+import {
+  type ArrayType,
+  arrayParam,
+  type Element,
+  integerArray,
+  type Param,
+  textArray,
+} from './wire-values.ts';
 
 interface SqlType {
   readonly column: string;
@@ -56,50 +64,83 @@ function primaryKeyName(table: string): string {
   return `_sync_pkey_${createHash('sha256').update(table).digest('hex').slice(0, 32)}`;
 }
 
-/** One statement for all rows; each column is an array. */
-export function upsertRows(
-  names: Names,
-  { table, partition }: { readonly table: CompiledTable; readonly partition: string },
-  rows: readonly RowUpsert[],
-): Statement {
+export interface TypedTable {
+  readonly names: Names;
+  readonly partition: string;
+  readonly table: CompiledTable;
+}
+
+/**
+ * Rows of one table by what is known of them before. Absent and present ones are written by plain statements, which cost the
+ * database half of what it takes to be ready for either.
+ */
+export type RowGroups = { readonly [K in Presence]?: readonly RowUpsert[] };
+
+/** The first one runs first: an update may free a unique value that a new row takes. */
+const ORDER: readonly Presence[] = ['present', 'unknown', 'absent'];
+
+/** One statement for all rows, so that references between them are checked when all are there; `null` for none. */
+export function writeRows(target: TypedTable, groups: RowGroups): Statement | null {
+  const params: Param[] = [target.partition];
+  const texts: string[] = [];
+  for (const presence of ORDER) {
+    const rows = groups[presence] ?? [];
+    if (rows.length === 0) continue;
+    texts.push(writeSql(target, { presence, paramsBefore: params.length }));
+    params.push(...columnParams(target.table, rows));
+  }
+  const [first, ...others] = texts;
+  if (first === undefined) return null;
+  // What nobody selects from runs behind the statement that it stands in front of.
+  const behind = others.map((text, index) => `w${index} AS (${text})`).join(', ');
+  return { text: behind === '' ? first : `WITH ${behind} ${first}`, params, fault: 'row', isFrequent: true };
+}
+
+function writeSql(
+  { names, table }: TypedTable,
+  { presence, paramsBefore }: { readonly presence: Presence; readonly paramsBefore: number },
+): string {
   const columns = materializedColumns(table);
   const elements = [...OWN_ELEMENTS, ...columns.map(({ type }) => SQL_TYPES[type].element)];
   const all = [...OWN_COLUMNS, ...columns.map(({ name }) => quoted(name))];
-  const arrays = elements.map((element, index) => `$${index + 2}::${element}[]`);
+  const arrays = elements.map((element, index) => `$${paramsBefore + index + 1}::${element}[]`).join(', ');
   const aliases = elements.map((_, index) => `c${index}`);
-  const updates = all.slice(2).map((name) => `${name} = excluded.${name}`);
-  return {
-    text: `INSERT INTO ${names.qualified(table.name)} (${all.join(', ')})
-      SELECT $1, ${aliases.map((alias) => `u.${alias}`).join(', ')}
-      FROM unnest(${arrays.join(', ')}) AS u (${aliases.join(', ')})
-      ON CONFLICT (_sync_partition, _sync_row_id) DO UPDATE SET ${updates.join(', ')}`,
-    params: [
-      partition,
-      arrayParam(
-        'text',
-        rows.map(({ rowId }) => rowId),
-      ),
-      arrayParam(
-        'int8',
-        rows.map(({ serverVersion }) => serverVersion),
-      ),
-      arrayParam(
-        'jsonb',
-        rows.map(({ scopes }) => scopesText(scopes)),
-      ),
-      arrayParam(
-        'bytea',
-        rows.map(({ payload }) => payload),
-      ),
-      ...columns.map((column, index) =>
-        valuesParam(
-          SQL_TYPES[column.type].element,
-          rows.map(({ values }) => values[index]!),
-        ),
-      ),
-    ],
-    fault: 'row',
-  };
+  const given = `unnest(${arrays}) AS u (${aliases.join(', ')})`;
+  const target = names.qualified(table.name);
+  if (presence === 'present') {
+    const changes = all.slice(2).map((name, index) => `${name} = u.c${index + 1}`);
+    return `UPDATE ${target} AS stored SET ${changes.join(', ')} FROM ${given}
+      WHERE stored._sync_partition = $1 AND stored._sync_row_id = u.c0`;
+  }
+  const insert = `INSERT INTO ${target} (${all.join(', ')})
+    SELECT $1, ${aliases.map((alias) => `u.${alias}`).join(', ')} FROM ${given}`;
+  if (presence === 'absent') return insert;
+  const changes = all.slice(2).map((name) => `${name} = excluded.${name}`);
+  return `${insert}
+    ON CONFLICT (_sync_partition, _sync_row_id) DO UPDATE SET ${changes.join(', ')}`;
+}
+
+/** Each column as an array, in the order of the texts above. */
+function columnParams(table: CompiledTable, rows: readonly RowUpsert[]): readonly Param[] {
+  const own = [
+    textArray(rows.map(({ rowId }) => rowId)),
+    integerArray(rows.map(({ serverVersion }) => serverVersion)),
+    arrayParam('jsonb', scopeTexts(rows)),
+    arrayParam('bytea', payloads(rows)),
+  ];
+  const typed = materializedColumns(table).map(({ type }, index) => {
+    const values = rows.map((row) => row.values[index]!);
+    return valuesParam(SQL_TYPES[type].element, values);
+  });
+  return [...own, ...typed];
+}
+
+function scopeTexts(rows: readonly RowUpsert[]): readonly string[] {
+  return rows.map(({ scopes }) => scopesText(scopes));
+}
+
+function payloads(rows: readonly RowUpsert[]): readonly Uint8Array[] {
+  return rows.map(({ payload }) => payload);
 }
 
 function valuesParam(element: ArrayType, values: readonly Element[]): Buffer {
