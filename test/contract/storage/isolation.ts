@@ -52,13 +52,15 @@ export function isolationSuite({ storage, other }: Instances): void {
   test('transactions of one partition never overlap', async () => {
     const partition = await newPartition(storage());
     const events: string[] = [];
-    const first = gate();
+    const [first, inside] = [gate(), gate()];
     const running = storage().transaction(partition, async (tx) => {
       events.push('first in');
+      inside.open();
       await first.opened;
       await writeIn(tx, [task('t1', 'p1')]);
       events.push('first out');
     });
+    await inside.opened;
     const waiting = [2, 3].map((nth) =>
       storage().transaction(partition, async (tx) => {
         events.push(`next in, head ${tx.state.head}`);
