@@ -35,29 +35,31 @@ export function toClient(row: ResultRow | undefined, at: number): ClientRecord |
  * A round that a rotation overtook must not bring back a record of the old timeline: the shared lock waits for a rotation
  * that is under way, and then finds its epoch.
  */
+/**
+ * A round that a rotation overtook must not bring back a record of the old timeline: the lock makes one of the two wait for
+ * the other, and who waited sees what the other left.
+ */
+function servedEpoch(names: Names): string {
+  return `SELECT 1 FROM ${names.registry} AS registry
+    WHERE registry.partition = $1 AND registry.log_epoch = $7 FOR SHARE`;
+}
+
 export function saveClient(names: Names, update: ClientUpdate): Statement {
   const { partition, clientId, logEpoch, actorId, wireVersion, schemaVersion, subscriptions, nowMs } = update;
-  const params = [
-    partition,
-    clientId,
-    actorId,
-    String(wireVersion),
-    String(schemaVersion),
-    String(nowMs),
-    logEpoch,
-  ];
-  const served = `(SELECT 1 FROM ${names.registry} WHERE partition = $1 AND log_epoch = $7 FOR SHARE) AS served`;
+  const versions = [String(wireVersion), String(schemaVersion)];
+  const params = [partition, clientId, actorId, ...versions, String(nowMs), logEpoch];
   if (subscriptions === null) {
     return {
-      text: `UPDATE ${names.clients} SET actor_id = $3, wire_version = $4::int8, schema_version = $5::int8,
-        updated_at_ms = $6::int8 FROM ${served} WHERE partition = $1 AND client_id = $2`,
+      text: `UPDATE ${names.clients} AS c SET actor_id = $3, wire_version = $4::int8, schema_version = $5::int8,
+          updated_at_ms = $6::int8
+        FROM (${servedEpoch(names)}) AS served WHERE c.partition = $1 AND c.client_id = $2`,
       params,
     };
   }
   return {
     text: `INSERT INTO ${names.clients} (partition, client_id, actor_id, wire_version, schema_version, cursor,
         updated_at_ms, subscriptions)
-      SELECT $1, $2, $3, $4::int8, $5::int8, -1, $6::int8, $8::json FROM ${served}
+      SELECT $1, $2, $3, $4::int8, $5::int8, -1, $6::int8, $8::json FROM (${servedEpoch(names)}) AS served
       ON CONFLICT (partition, client_id) DO UPDATE SET actor_id = excluded.actor_id,
         wire_version = excluded.wire_version, schema_version = excluded.schema_version,
         updated_at_ms = excluded.updated_at_ms, subscriptions = excluded.subscriptions`,
