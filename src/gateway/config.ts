@@ -9,6 +9,7 @@ import { type ModuleHooks, readHooks } from './config-hooks.ts';
 import { readStaticTokens } from './config-tokens.ts';
 import { envName, flagName, LIMIT_OPTIONS, OPTIONS, type OptionSpec, type Settings } from './option-table.ts';
 import { normalizeMount } from './routes.ts';
+import { isPostgresUrl } from './storage-option.ts';
 
 export interface ConfigSources {
   /** Values as typed, by flag name (`--port`). */
@@ -22,7 +23,10 @@ export interface ConfigSources {
 export interface Config {
   readonly settings: Settings;
   readonly limits: Limits;
-  readonly storage: { readonly kind: 'sqlite'; readonly path: string };
+  readonly storage:
+    | { readonly kind: 'sqlite'; readonly path: string }
+    /** May hold a password: never logged, never in a message. */
+    | { readonly kind: 'postgres'; readonly url: string };
   readonly schema:
     | { readonly kind: 'document'; readonly document: unknown }
     | { readonly kind: 'file'; readonly path: string };
@@ -176,11 +180,8 @@ function readStorage(sources: ConfigSources, problems: string[]): Config['storag
   if (path !== undefined) {
     return { kind: 'sqlite', path: path === ':memory:' ? path : resolve(found.folder, path) };
   }
-  problems.push(
-    /^postgres(ql)?:/.test(found.value)
-      ? `${found.place}: PostgreSQL is not supported by this version, use sqlite:PATH`
-      : `${found.place} must be sqlite:PATH or sqlite::memory:`,
-  );
+  if (isPostgresUrl(found.value)) return { kind: 'postgres', url: found.value };
+  problems.push(`${found.place} must be sqlite:PATH, sqlite::memory: or postgres://HOST/DATABASE`);
   return null;
 }
 

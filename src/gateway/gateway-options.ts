@@ -13,7 +13,7 @@ import type { GatewayLogger } from './logger.ts';
 export type StorageOption =
   /** A SQLite file that the gateway opens and closes; `':memory:'` ends with it. */
   | { readonly path: string; readonly synchronous?: 'FULL' | 'NORMAL' }
-  /** `sqlite:PATH`. */
+  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://USER:PASSWORD@HOST/DATABASE`. */
   | { readonly url: string }
   /** Opened by the host, who closes it after the gateway. */
   | { readonly storage: Storage; readonly segments: SegmentStore };

@@ -78,9 +78,10 @@ export const OPTIONS = [
     name: 'storage',
     group: 'data',
     type: 'text',
+    secrecy: 'secret',
     default: 'sqlite:./tidegate.db',
     sentence:
-      'Where the log lives: sqlite:PATH, or sqlite::memory: for a database that ends with the process.',
+      'Where the log lives: sqlite:PATH, sqlite::memory: for a database that ends with the process, or postgres://USER:PASSWORD@HOST/DATABASE.',
   },
   {
     ...BASE,

@@ -33,10 +33,13 @@ export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
   return {
     // `createGateway` checks all of it.
     schema: schema as SchemaDocument,
-    storage: {
-      path: config.storage.path,
-      synchronous: settings.sqliteSynchronous === 'NORMAL' ? 'NORMAL' : 'FULL',
-    },
+    storage:
+      config.storage.kind === 'postgres'
+        ? { url: config.storage.url }
+        : {
+            path: config.storage.path,
+            synchronous: settings.sqliteSynchronous === 'NORMAL' ? 'NORMAL' : 'FULL',
+          },
     ...accessOf(config),
     rowValidators: hooks.rowValidators,
     ...(hooks.commitValidator === null ? {} : { commitValidator: hooks.commitValidator }),

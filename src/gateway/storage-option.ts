@@ -18,6 +18,7 @@ export interface OpenedStorage {
 
 export async function openStorage(option: StorageOption, clock: Clock): Promise<OpenedStorage> {
   if ('storage' in option) return { ...option, release: () => Promise.resolve() };
+  if ('url' in option && isPostgresUrl(option.url)) return openPostgres(option.url, clock);
   const synchronous = 'path' in option ? (option.synchronous ?? 'FULL') : 'FULL';
   const path = 'path' in option ? option.path : pathOf(option.url);
   if (path !== IN_MEMORY) await mkdir(dirname(path), { recursive: true });
@@ -25,9 +26,20 @@ export async function openStorage(option: StorageOption, clock: Clock): Promise<
   return { ...opened, release: () => opened.storage.close() };
 }
 
+export function isPostgresUrl(url: string): boolean {
+  return /^postgres(ql)?:\/\//.test(url);
+}
+
+/** Its driver is loaded only by those who use it. */
+async function openPostgres(connection: string, clock: Clock): Promise<OpenedStorage> {
+  const { openPostgresStorage } = await import('../storage/postgres/postgres-storage.ts');
+  const opened = await openPostgresStorage({ connection, clock });
+  return { ...opened, release: () => opened.storage.close() };
+}
+
+/** The url itself is never repeated: it may hold a password. */
 function pathOf(url: string): string {
   const path = /^sqlite:(.+)$/s.exec(url)?.[1];
   if (path !== undefined) return path;
-  if (/^postgres(ql)?:/.test(url)) throw new RangeError('PostgreSQL is not supported by this version');
-  throw new RangeError('a storage url must be sqlite:PATH or sqlite::memory:');
+  throw new RangeError('a storage url must be sqlite:PATH, sqlite::memory: or postgres://HOST/DATABASE');
 }

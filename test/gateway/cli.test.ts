@@ -101,14 +101,15 @@ describe('serve', () => {
   });
 
   test('all problems of a configuration, and nothing started', async () => {
-    const folder = createConfig({ schema: undefined, storage: 'postgres://h/db' });
+    const folder = createConfig({ schema: undefined, storage: 'mysql://u:hunter2@h/db' });
     const { code, err } = await run(['serve', '--port', 'x'], {
       workingFolder: folder,
       env: { TIDEGATE_CONFIG: 'tidegate.json' },
     });
     expect(code).toBe(EXIT.misused);
     expect(err).toContain('--port must be a whole number');
-    expect(err).toContain('PostgreSQL is not supported by this version');
+    expect(err).toContain('must be sqlite:PATH');
+    expect(err).not.toContain('hunter2');
     expect(err).toContain('schema is missing');
   });
 

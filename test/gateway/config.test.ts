@@ -80,12 +80,23 @@ describe('precedence', () => {
 describe('values', () => {
   test('relative paths start where they were written', () => {
     const inFile = resolve({ content: { storage: 'sqlite:data/x.db' } });
-    expect(inFile.storage.path).toBe('/etc/tidegate/data/x.db');
+    expect(inFile.storage).toEqual({ kind: 'sqlite', path: '/etc/tidegate/data/x.db' });
     const inEnv = resolve({ env: { TIDEGATE_STORAGE: 'sqlite:data/x.db', TIDEGATE_SCHEMA: 's.json' } });
-    expect(inEnv.storage.path).toBe('/work-folder/data/x.db');
+    expect(inEnv.storage).toEqual({ kind: 'sqlite', path: '/work-folder/data/x.db' });
     expect(inEnv.schema).toEqual({ kind: 'file', path: '/work-folder/s.json' });
-    expect(resolve({ content: { storage: 'sqlite::memory:' } }).storage.path).toBe(':memory:');
-    expect(resolve({ content: { storage: 'sqlite:/abs.db' } }).storage.path).toBe('/abs.db');
+    expect(resolve({ content: { storage: 'sqlite::memory:' } }).storage).toEqual({
+      kind: 'sqlite',
+      path: ':memory:',
+    });
+    expect(resolve({ content: { storage: 'sqlite:/abs.db' } }).storage).toEqual({
+      kind: 'sqlite',
+      path: '/abs.db',
+    });
+  });
+
+  test('a PostgreSQL url is kept as it is', () => {
+    const url = 'postgres://user:secret@db.example/app?sslmode=require';
+    expect(resolve({ env: { TIDEGATE_STORAGE: url } }).storage).toEqual({ kind: 'postgres', url });
   });
 
   test('the schema may stand in the file', () => {
@@ -143,7 +154,7 @@ describe('problems', () => {
       expect.stringContaining('limit outboxBytesLow (99999999) must be < outboxBytesHigh'),
       'prot in tidegate.json is no option',
       'limits.hartbeatMs in tidegate.json is no limit',
-      'storage in tidegate.json must be sqlite:PATH or sqlite::memory:',
+      'storage in tidegate.json must be sqlite:PATH, sqlite::memory: or postgres://HOST/DATABASE',
       expect.stringContaining('mount must be a path prefix'),
     ]);
   });
@@ -157,11 +168,7 @@ describe('problems', () => {
     ['a port with a sign', { flags: { '--port': '-1' } }, '--port must be'],
     ['a port with a fraction', { content: { port: 1.5 } }, 'port in tidegate.json must be'],
     ['an empty list item', { flags: { '--allowed-origins': 'a,,b' } }, '--allowed-origins must be a list'],
-    [
-      'PostgreSQL',
-      { flags: { '--storage': 'postgres://h/db' } },
-      'PostgreSQL is not supported by this version',
-    ],
+    ['a storage nobody knows', { flags: { '--storage': 'mysql://h/db' } }, '--storage must be sqlite:PATH'],
     ['limits that are none', { content: { limits: 3 } }, 'limits in tidegate.json must be an object'],
     ['no schema', { content: { schema: undefined } }, 'schema is missing'],
     ['nobody to let in', { content: { auth: undefined } }, 'nobody could connect'],

@@ -269,7 +269,6 @@ describe('options', () => {
     ['a mount that is no path', { mount: 'api' }, 'mount must be'],
     ['limits that contradict each other', { limits: { heartbeatMs: 100_000 } }, 'heartbeatMs'],
     ['a validator for no table', { rowValidators: { nope: () => undefined } }, 'nope'],
-    ['PostgreSQL', { storage: { url: 'postgres://h/db' } }, 'PostgreSQL'],
     ['a storage nobody knows', { storage: { url: 'mysql:x' } }, 'sqlite:PATH'],
   ])('%s is refused', async (_name, options, message) => {
     await expect(createGateway(gatewayOptions(options))).rejects.toThrow(message);
