@@ -12,7 +12,7 @@ import { createTableSql, sqlType } from './typed-table.ts';
 import { toText } from './wire-values.ts';
 
 export async function createTable(reader: Reader, names: Names, table: CompiledTable): Promise<string> {
-  if (await relationExists(reader, names.qualified(table.name))) {
+  if (await relationExists(reader, names, table.name)) {
     throw new StorageError(
       'sync.storage.schema_changed',
       `table ${table.name} cannot be created: the namespace ${names.namespace} already has a table or view of that ` +
@@ -64,9 +64,11 @@ export async function growTable(
 
 async function readColumns(reader: Reader, names: Names, table: string): Promise<readonly ExistingColumn[]> {
   const [found] = await reader.run({
-    text: `SELECT attname, attnotnull::text FROM pg_catalog.pg_attribute
-      WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
-    params: [names.qualified(table)],
+    text: `SELECT a.attname, a.attnotnull::text FROM pg_catalog.pg_attribute AS a
+      JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
+      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relname = $2 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`,
+    params: [names.namespace, table],
   });
   return (found?.rows ?? []).map((row) => ({ name: toText(row[0]), notNull: row[1] === 'true' }));
 }

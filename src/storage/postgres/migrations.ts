@@ -58,17 +58,21 @@ function versionSql(names: Names, version: number): string {
 }
 
 async function readStep(reader: Reader, names: Names): Promise<number> {
-  if (!(await relationExists(reader, names.storageVersion))) return 0;
+  if (!(await relationExists(reader, names, 'sync_storage_version'))) return 0;
   const [found] = await reader.run({ text: `SELECT version FROM ${names.storageVersion} WHERE id = 1` });
   const row = found?.rows[0];
   return row === undefined ? 0 : toInteger(row[0]);
 }
 
-/** A table, view or index; `qualified` as it stands in statements. */
-export async function relationExists(reader: Reader, qualified: string): Promise<boolean> {
+/**
+ * A table, view or index. Asks the catalog's tables: name lookups go through a cache of the session, which need not know yet
+ * what another process created while this one waited for the lock.
+ */
+export async function relationExists(reader: Reader, names: Names, name: string): Promise<boolean> {
   const [found] = await reader.run({
-    text: 'SELECT 1 WHERE to_regclass($1) IS NOT NULL',
-    params: [qualified],
+    text: `SELECT 1 FROM pg_catalog.pg_class AS c
+      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
+    params: [names.namespace, name],
   });
   return found?.rows.length === 1;
 }
