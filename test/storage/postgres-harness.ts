@@ -10,6 +10,7 @@ import { createTestDatabase, runSql, type TestDatabase } from '../support/postgr
 export interface PostgresHarness extends StorageHarness {
   readonly url: string;
   readonly namespace: string;
+  openWith(options: Partial<PostgresStorageOptions>): ReturnType<typeof openPostgresStorage>;
 }
 
 /** Registers the database of the calling file; every call of the result is a namespace in it. */
@@ -24,10 +25,12 @@ export function postgresPerFile(
   return async () => {
     const { url } = database;
     const namespace = `Test "${randomBytes(4).toString('hex')}"`;
+    const defaults = { connection: url, namespace, clock: createRealClock(), ...options };
     return {
       url,
       namespace,
-      open: () => openPostgresStorage({ connection: url, namespace, clock: createRealClock(), ...options }),
+      open: () => openPostgresStorage(defaults),
+      openWith: (own) => openPostgresStorage({ ...defaults, ...own }),
       dispose: async () => {
         await runSql(url, `DROP SCHEMA IF EXISTS "${namespace.replaceAll('"', '""')}" CASCADE`);
       },
