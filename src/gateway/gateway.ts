@@ -14,6 +14,7 @@ import { createInFlight, type InFlight } from './in-flight.ts';
 import { type ListenAddress, type ListenRequest, startListener } from './listener.ts';
 import { createNodeHandler, type NodeHandler } from './node-http.ts';
 import { createOriginPolicy } from './origins.ts';
+import { keepAliveDuring } from './real-clock.ts';
 import { matchRoute, normalizeMount } from './routes.ts';
 import { Shutdown } from './shutdown.ts';
 import { admitUpgrade } from './upgrade.ts';
@@ -60,7 +61,7 @@ export interface ActorAddress {
 /** Throws `SchemaError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const mount = normalizeMount(options.mount ?? '/');
-  const core = await openCore(options);
+  const core = await keepAliveDuring(openCore(options));
   return new RunningGateway(options, mount, core);
 }
 

@@ -27,3 +27,16 @@ function startTimer(delayMs: number, run: () => void): Timer {
   arm();
   return { cancel: () => clearTimeout(handle) };
 }
+
+/**
+ * The timers of this clock keep no process alive. Where work may have nothing else to wait on, such as another process's lock
+ * on the database before a server listens, Node would end in the middle of it (exit code 13).
+ */
+export async function keepAliveDuring<T>(work: Promise<T>): Promise<T> {
+  const hold = setInterval(() => undefined, TIMER_MS_MAX);
+  try {
+    return await work;
+  } finally {
+    clearInterval(hold);
+  }
+}
