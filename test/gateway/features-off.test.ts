@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { rowCodecOf } from '../../src/protocol/row-codec.ts';
 import { compileSchema } from '../../src/protocol/schema-compiler.ts';
+import { call } from './support/http-client.ts';
 import { startGateway } from './support/live-gateway.ts';
 import { ada, encodeRequest, frames, postSync } from './support/requests.ts';
 
@@ -64,6 +65,26 @@ test('S-119: a table with an encrypted column stays on the rows lane, also when 
   const answer = frames((await postSync(live.url, pull)).body);
   expect(answer.filter((frame) => frame.type === 'SEGMENT_INLINE')).toHaveLength(3);
   expect(answer.filter((frame) => frame.type === 'SEGMENT_REF')).toEqual([]);
+});
+
+test('S-026: the partition is in no response, delta, control message or segment', async () => {
+  const live = await startGateway({ limits: { segmentInlineBytesMax: 0 } });
+  const socket = await live.connect({ clientId: 'reader' });
+  await postSync(live.url, ada.push({ clientId: 'writer', rowId: 'r1' }));
+  const pulled = await socket.round(ada.pull({ clientId: 'reader' }));
+  const segment = frames(pulled).find((frame) => frame.type === 'SEGMENT_REF')!;
+  socket.ack(frames(pulled).find((frame) => frame.type === 'SUB_END')!.nextCursor);
+  const pushed = await postSync(live.url, ada.push({ clientId: 'writer', rowId: 'r2' }));
+  await socket.until(() => socket.deltas.length > 0);
+  const download = await call(`${live.url}/segments/${segment.segmentId}`, {
+    headers: { authorization: 'Bearer token-ada', 'x-syncular-scopes': '{"project":["shared"]}' },
+  });
+  expect(download.status).toBe(200);
+  const seen = [pulled, pushed.body, download.body, ...socket.deltas].map((bytes) => Buffer.from(bytes));
+  const text = JSON.stringify([socket.controls, pushed.headers, download.headers]);
+  expect([...seen.map((bytes) => bytes.includes('tenant-1')), text.includes('tenant-1')]).not.toContain(true);
+  // The search would find it: the row's own scope value is there.
+  expect(seen[0]!.includes('shared')).toBe(true);
 });
 
 test('S-112: no CRDT library is installed with the package', () => {
