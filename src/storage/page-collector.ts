@@ -1,13 +1,15 @@
 /** Cuts a page of rows at a row boundary, whatever database the rows come from. */
 import type { RowPage, RowScan, StoredRow } from './storage.ts';
 
+type PageLimits = Pick<RowScan, 'rowsMax' | 'bytesMax'>;
+
 export class PageCollector {
-  readonly #scan: RowScan;
+  readonly #scan: PageLimits;
   readonly #rows: StoredRow[] = [];
   #bytes = 0;
   isCut = false;
 
-  constructor(scan: RowScan) {
+  constructor(scan: PageLimits) {
     this.#scan = scan;
   }
 

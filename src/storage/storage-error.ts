@@ -13,6 +13,13 @@ export type StorageErrorCode =
   | 'sync.storage.unknown_partition'
   | 'sync.storage.scan_requires_scope'
   | 'sync.storage.closed'
+  /** A checkpoint of the running schema version is unfinished, and this process did not declare it (part 4, 4.2). */
+  | 'sync.storage.checkpoint_incomplete'
+  | 'sync.storage.checkpoint_not_declared'
+  /** No checkpoint, no fence, or a fence below the checkpoint's schema version. */
+  | 'sync.storage.checkpoint_fence_missing'
+  /** The writer runs a schema version below the fence of the partition (part 4, 4.1): nothing of the transaction landed. */
+  | 'sync.storage.writer_fence_rejected'
   /** A defect: a statement the database refuses for a reason nobody foresaw. */
   | 'sync.storage.failed';
 
@@ -36,6 +43,22 @@ export class StorageError extends Error {
     this.outcome = options.outcome ?? 'nothing';
     this.retryable = options.retryable ?? false;
   }
+}
+
+/** What the database holds does not allow what was asked for. */
+export class StorageQueryError extends StorageError {
+  override readonly name = 'StorageQueryError';
+}
+
+/** The text that the trigger on `sync_commits` raises. */
+export const WRITER_FENCE_REJECTED = 'sync.storage.writer_fence_rejected';
+
+export function writerFenceError(cause: unknown): StorageError {
+  return new StorageError(
+    WRITER_FENCE_REJECTED,
+    'the partition accepts commits of a newer schema version only: a projection was declared there',
+    { cause },
+  );
 }
 
 export type ConstraintKind = 'unique' | 'foreign_key' | 'not_null' | 'check' | 'value';

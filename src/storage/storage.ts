@@ -21,6 +21,12 @@
  */
 import type { OpName, ScopeMap, StoredScopes, WireVersion } from '../protocol/frames.ts';
 import type { CompiledSchema, CompiledTable, RowValues } from '../protocol/schema.ts';
+import type {
+  CheckpointDeclaration,
+  CheckpointStorage,
+  CheckpointTx,
+  PendingCheckpoint,
+} from './checkpoints.ts';
 
 /** What admission, gate and cursor arithmetic need to know of a partition, read in one go. */
 export interface PartitionState {
@@ -35,6 +41,13 @@ export interface PartitionState {
   readonly epochRequired: boolean;
   /** Schema version the database is at. */
   readonly storedSchemaVersion: number;
+  /**
+   * Checkpoints of any schema version that are not activated (part 4, 4.3): all of this partition by name, then those of
+   * others, of the newest versions first, `GATE_PENDING_MAX` at most. One shared empty list where there are none.
+   */
+  readonly pending: readonly PendingCheckpoint[];
+  /** Highest schema version of a checkpoint of this partition, whatever its state; 0 without one. */
+  readonly newestCheckpointVersion: number;
 }
 
 export interface LogChange {
@@ -215,7 +228,7 @@ export interface SnapshotReader {
 }
 
 /** Reads and writes under the partition's lock. Valid only until the function it was handed to has settled. */
-export interface StorageTx {
+export interface StorageTx extends CheckpointTx {
   /** As of the lock. */
   readonly state: PartitionState;
   /** In the order of the keys; `null` where none is stored. One query. */
@@ -233,13 +246,17 @@ export interface StorageTx {
   savepoint<T>(fn: () => Promise<T>): Promise<T>;
 }
 
-export interface Storage {
+export interface Storage extends CheckpointStorage {
   /**
    * Brings the storage's own tables and the schema's tables up to date (part 4, 4.2): additive DDL, rows and log re-encoded
    * when a table's layout grew, stored version raised. Idempotent, safe when two processes start at once. Refuses a stored
    * version above `schema.version` (`sync.storage.schema_newer`) and a layout that changed without a new version.
+   *
+   * Barrier: a checkpoint of this schema version, of any partition, that is not activated must be among `checkpoints`; else
+   * `StorageQueryError` `sync.storage.checkpoint_incomplete`. Where the version is raised, `checkpoints` are installed in the
+   * same transaction; never otherwise (`declareCheckpoint` is for that). Memoized: the same call again does nothing.
    */
-  ensureSchema(schema: CompiledSchema): Promise<void>;
+  ensureSchema(schema: CompiledSchema, checkpoints?: readonly CheckpointDeclaration[]): Promise<void>;
   /** Creates the partition with `newLogEpoch` on first contact (S-027), then reads state, record and binding at once. */
   admit(request: {
     readonly partition: string;

@@ -1,33 +1,61 @@
-/** Brings the synced tables to the version of a schema, or refuses (part 4, 4.2 without checkpoints). */
-import type { CompiledSchema } from '../../protocol/schema.ts';
+/** Brings the synced tables to the version of a schema, or refuses (part 4, 4.2). */
+import { assertDeclared } from '../checkpoint-barrier.ts';
+import type { SchemaRequest } from '../ensured-schema.ts';
 import { StorageError } from '../storage-error.ts';
-import { type DeclaredIndex, isCurrent } from '../stored-schema.ts';
+import { type DeclaredIndex, isCurrent, type StoredSchema } from '../stored-schema.ts';
+import { installCheckpoints, selectUnfinished, toUnfinished } from './checkpoints.ts';
 import { INDEX_PLANS_ONLY, type PgConnections, type Sql } from './connections.ts';
 import { type Statement, sqlStateOf } from './driver.ts';
-import { migrateStorage } from './migrations.ts';
+import { migrateStorage, type Reader } from './migrations.ts';
 import type { Names } from './names.ts';
 import { reencodeLog, reencodeRows } from './reencode.ts';
 import { readStoredSchema } from './schema-meta.ts';
 import { planSchema, type SchemaStep } from './schema-plan.ts';
 
 /**
- * Takes the lock only when something has to change. DDL, re-encoding and the new version are one transaction: no reader and
- * no second process ever sees a part of it.
+ * Takes the lock only when something has to change. DDL, re-encoding, the new version, declarations and fence are one
+ * transaction: no reader and no second process ever sees a part of it.
  */
 export async function ensureSchema(
   connections: PgConnections,
   names: Names,
-  schema: CompiledSchema,
+  request: SchemaRequest,
 ): Promise<void> {
+  const { schema } = request;
   await migrateStorage(connections, names);
-  const stored = await readStoredSchema({ run: connections.read.bind(connections) }, names);
+  const stored = await readBeforeStart({ run: connections.read.bind(connections) }, names, request);
   if (stored !== null && isCurrent(stored, schema)) return;
   await connections.migration([lockWriters(names)], async (sql) => {
-    const plan = await planSchema(sql, names, { schema, stored: await readStoredSchema(sql, names) });
+    // Another process may have come first.
+    const current = await readBeforeStart(sql, names, request);
+    const plan = await planSchema(sql, names, { schema, stored: current });
     // Each batch touches few rows of a table of any size, which the planner may misjudge.
     await sql.run(...INDEX_PLANS_ONLY);
     for (const step of plan) await carryOut(sql, names, step);
+    await sql.run(...installStatements(names, request, current));
   });
+}
+
+/** The stored schema first: whoever finds the new version then also finds the checkpoints that came with it. */
+async function readBeforeStart(
+  reader: Reader,
+  names: Names,
+  { schema, checkpoints }: SchemaRequest,
+): Promise<StoredSchema | null> {
+  const stored = await readStoredSchema(reader, names);
+  const [found] = await reader.run(selectUnfinished(names, schema.version));
+  assertDeclared(toUnfinished(found?.rows ?? []), { running: schema.version, declared: checkpoints });
+  return stored;
+}
+
+/** Declarations come with a new version only. */
+export function installStatements(
+  names: Names,
+  { schema, checkpoints, nowMs }: SchemaRequest,
+  stored: StoredSchema | null,
+): readonly Statement[] {
+  if (checkpoints.length === 0 || (stored?.layouts.version ?? 0) >= schema.version) return [];
+  return installCheckpoints(names, checkpoints, nowMs);
 }
 
 /**

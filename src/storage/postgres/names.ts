@@ -19,6 +19,9 @@ const OWN_TABLES = {
   segments: 'sync_segments',
   segmentBytes: 'sync_segment_bytes',
   storageVersion: 'sync_storage_version',
+  checkpoints: 'sync_backfill_checkpoints',
+  scans: 'sync_backfill_scans',
+  writerFence: 'sync_writer_fence',
 } as const;
 
 type OwnTables = { readonly [K in keyof typeof OWN_TABLES]: string };

@@ -59,6 +59,7 @@ const NAMESPACE_DEFAULT = 'tidegate';
 export interface Opened {
   readonly connections: PgConnections;
   readonly names: Names;
+  readonly clock: Clock;
 }
 
 /** Opens no connection yet. */
@@ -75,5 +76,6 @@ export function resolveOptions(options: PostgresStorageOptions): Opened {
   return {
     connections: new PgConnections({ ...DEFAULTS, ...given, client, clock }),
     names: namesOf(namespace),
+    clock,
   };
 }

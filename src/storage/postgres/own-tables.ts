@@ -2,6 +2,7 @@
  * The storage's own tables (part 6), as steps of which each runs once, in order; a later version of this file only adds. Every
  * key starts with the partition. Texts compare by bytes: faster, the same everywhere, and independent of the system's locales.
  */
+import { checkpointTables } from './checkpoint-tables.ts';
 import type { Names } from './names.ts';
 
 const KEY = 'text COLLATE "C" NOT NULL';
@@ -154,5 +155,9 @@ function segments(names: Names): readonly string[] {
 
 /** Statements by step. */
 export function ownTableSteps(names: Names): readonly (readonly string[])[] {
-  return [[...log(names), ...rowsAndResults(names), ...records(names)], segments(names)];
+  return [
+    [...log(names), ...rowsAndResults(names), ...records(names)],
+    segments(names),
+    checkpointTables(names),
+  ];
 }

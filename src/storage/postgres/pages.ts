@@ -19,7 +19,7 @@ import type { TypedTable } from './typed-table.ts';
 import type { ReadPlace } from './windows.ts';
 import { type ResultRow, textArray, toBytes, toInteger, toText } from './wire-values.ts';
 
-const ROW_COLUMNS = 'r._sync_server_version, r._sync_scopes, r._sync_payload';
+export const ROW_COLUMNS = 'r._sync_server_version, r._sync_scopes, r._sync_payload';
 /** Row ids of the scope index looked at per statement where other variables decide as well. */
 const CANDIDATES_MAX = 2_048;
 

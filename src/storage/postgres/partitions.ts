@@ -1,4 +1,5 @@
 /** The partition row that a push locks, and the registry beside it (§2.1). */
+import { checkpointsOfState, GATE_PENDING_MAX } from '../pending-checkpoints.ts';
 import type { Admission, PartitionState } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import { CLIENT_COLUMNS, toClient } from './clients.ts';
@@ -6,13 +7,22 @@ import type { Statement, StepResult } from './driver.ts';
 import type { Names } from './names.ts';
 import { integerArray, type ResultRow, textArray, toInteger, toText } from './wire-values.ts';
 
-const STATE_COLUMNS = 6;
+const STATE_COLUMNS = 8;
 
 const PARTITION_COLUMNS = 'p.partition, p.max_commit_seq, p.horizon_seq';
 
+/**
+ * Checkpoints come along as JSON: the partition's own through their key, unfinished ones of any partition through their partial
+ * index, read once per statement. Without a checkpoint that is a look into two empty indexes.
+ */
 function registryColumns(names: Names): string {
   return `registry.log_epoch, registry.epoch_required,
-    coalesce((SELECT meta.schema_version FROM ${names.schemaMeta} AS meta WHERE meta.id = 1), 0)`;
+    coalesce((SELECT meta.schema_version FROM ${names.schemaMeta} AS meta WHERE meta.id = 1), 0),
+    (SELECT json_agg(json_build_array(own.name, own.schema_version, own.state) ORDER BY own.name)
+      FROM ${names.checkpoints} AS own WHERE own.partition = registry.partition),
+    (SELECT json_agg(json_build_array(u.partition, u.name, u.schema_version)) FROM (
+      SELECT c.partition, c.name, c.schema_version FROM ${names.checkpoints} AS c
+      WHERE c.state <> 'activated' ORDER BY c.schema_version DESC, c.partition, c.name LIMIT ${GATE_PENDING_MAX}) AS u)`;
 }
 
 function stateColumns(names: Names): string {
@@ -24,14 +34,22 @@ function stateSource(names: Names): string {
 }
 
 function toState(row: ResultRow): PartitionState {
+  const partition = toText(row[0]);
   return {
-    partition: toText(row[0]),
+    partition,
     head: toInteger(row[1]),
     horizon: toInteger(row[2]),
     logEpoch: toText(row[3]),
     epochRequired: toInteger(row[4]) !== 0,
     storedSchemaVersion: toInteger(row[5]),
+    ...checkpointsOfState(partition, { own: row[6] ?? null, unfinished: row[7] ?? null }),
   };
+}
+
+/** The lock that a push takes. Columns: partition, head, horizon; no row for a partition that nobody was admitted to. */
+export function lockRow(names: Names, partition: string): Statement {
+  const lock = `SELECT ${PARTITION_COLUMNS} FROM ${names.partitions} AS p WHERE p.partition = $1 FOR UPDATE`;
+  return { text: lock, params: [partition], isFrequent: true };
 }
 
 /**
@@ -39,13 +57,9 @@ function toState(row: ResultRow): PartitionState {
  * next statement sees: one that joined would take it from before the wait.
  */
 export function lockPartition(names: Names, partition: string): readonly Statement[] {
-  const lock = `SELECT ${PARTITION_COLUMNS} FROM ${names.partitions} AS p WHERE p.partition = $1 FOR UPDATE`;
   const registry = `SELECT ${registryColumns(names)} FROM ${names.registry} AS registry
     WHERE registry.partition = $1`;
-  return [
-    { text: lock, params: [partition], isFrequent: true },
-    { text: registry, params: [partition], isFrequent: true },
-  ];
+  return [lockRow(names, partition), { text: registry, params: [partition], isFrequent: true }];
 }
 
 /** From the results of `lockPartition`. Throws `sync.storage.unknown_partition`. */

@@ -1,5 +1,11 @@
 /** From SQLSTATE codes to the failures that the storage contract names (guarantee 8). */
-import { type ConstraintKind, StorageConstraintError, StorageError } from '../storage-error.ts';
+import {
+  type ConstraintKind,
+  StorageConstraintError,
+  StorageError,
+  WRITER_FENCE_REJECTED,
+  writerFenceError,
+} from '../storage-error.ts';
 import { FlightError, sqlStateOf } from './driver.ts';
 
 /**
@@ -11,6 +17,9 @@ const UNAVAILABLE = /^(08|53|57P|58|F0|XX|25006|25P03|25P04|28|3D000)/;
 const BUSY = /^(40|55P03|57014)/;
 /** An operator has to act before the same can succeed: wrong password, no such database. */
 const HOPELESS = /^(28|3D000)/;
+
+/** RAISE in a trigger or function, without a code of its own. */
+const RAISED = 'P0001';
 
 /** True where this server can no longer be written to, but a new connection may reach its successor. */
 export function isFailover(error: StorageError): boolean {
@@ -25,6 +34,9 @@ export function toStorageError(error: unknown): StorageError {
   const state = sqlStateOf(cause) ?? '';
   if (isLost || UNAVAILABLE.test(state)) return unavailableError(cause);
   if (BUSY.test(state)) return busyError('the database did not get to it in time', cause);
+  if (state === RAISED && cause instanceof Error && cause.message === WRITER_FENCE_REJECTED) {
+    return writerFenceError(cause);
+  }
   const kind = fault === 'row' ? constraintKind(state) : null;
   return kind === null ? refusedError(cause) : new StorageConstraintError(kind, cause);
 }

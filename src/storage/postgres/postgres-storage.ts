@@ -1,5 +1,16 @@
 /** The storage contract on PostgreSQL: for production, with any number of gateways on one database. */
+import type { Clock } from '../../protocol/clock.ts';
 import type { CompiledSchema } from '../../protocol/schema.ts';
+import type {
+  Activation,
+  Checkpoint,
+  CheckpointAdvance,
+  CheckpointDeclaration,
+  CheckpointStorage,
+  ServeGate,
+  SourceVerdict,
+} from '../checkpoints.ts';
+import { EnsuredSchema } from '../ensured-schema.ts';
 import type { SegmentStore } from '../segments.ts';
 import type {
   Admission,
@@ -10,8 +21,20 @@ import type {
   Storage,
   StorageTx,
 } from '../storage.ts';
+import { selectCoverage, selectVerdict, toVerdict } from './checkpoint-sources.ts';
+import {
+  activateCheckpoint,
+  advanceStatement,
+  claimCheckpoint,
+  installCheckpoints,
+  selectCheckpoints,
+  selectCheckpointsAfter,
+  selectServeGate,
+  toCheckpoint,
+  toServeGate,
+} from './checkpoints.ts';
 import { insertBinding, saveClient, saveCursors, selectBinding } from './clients.ts';
-import type { PgConnections } from './connections.ts';
+import { INDEX_PLANS_ONLY, type PgConnections } from './connections.ts';
 import { ensureSchema } from './ensure-schema.ts';
 import { migrateStorage } from './migrations.ts';
 import type { Names } from './names.ts';
@@ -33,7 +56,7 @@ import {
 import { type PruneRequest, pruneLog } from './pruning.ts';
 import { PgSegmentStore } from './segments.ts';
 import { PgSnapshotReader, PgTx } from './transaction.ts';
-import { toText } from './wire-values.ts';
+import { toInteger, toText } from './wire-values.ts';
 
 /**
  * Connects and brings the storage's own tables up to date; `ensureSchema` does so for the schema's. Where they are, neither
@@ -58,14 +81,20 @@ export async function openPostgresStorage(
 class PostgresStorage implements Storage {
   readonly #connections: PgConnections;
   readonly #names: Names;
+  readonly #clock: Clock;
+  readonly #ensured = new EnsuredSchema();
 
-  constructor({ connections, names }: Opened) {
+  constructor({ connections, names, clock }: Opened) {
     this.#connections = connections;
     this.#names = names;
+    this.#clock = clock;
   }
 
-  ensureSchema(schema: CompiledSchema): Promise<void> {
-    return ensureSchema(this.#connections, this.#names, schema);
+  ensureSchema(schema: CompiledSchema, checkpoints: readonly CheckpointDeclaration[] = []): Promise<void> {
+    const request = { schema, checkpoints };
+    return this.#ensured.ensure(request, () =>
+      ensureSchema(this.#connections, this.#names, { ...request, nowMs: this.#clock.nowMs() }),
+    );
   }
 
   async admit(request: Parameters<Storage['admit']>[0]): Promise<Admission> {
@@ -146,6 +175,62 @@ class PostgresStorage implements Storage {
   ): Promise<readonly PartitionState[]> {
     const [found] = await this.#connections.read(selectPartitions(this.#names, request));
     return toStates(found?.rows ?? []);
+  }
+
+  async declareCheckpoint(declared: Parameters<CheckpointStorage['declareCheckpoint']>[0]): Promise<void> {
+    await this.#connections.write('durable', ...installCheckpoints(this.#names, [declared], declared.nowMs));
+  }
+
+  async readServeGate(partition: string, runningVersion: number): Promise<ServeGate> {
+    const [found] = await this.#connections.read(selectServeGate(this.#names, partition, runningVersion));
+    return toServeGate(found?.rows[0]);
+  }
+
+  async readCheckpoints(partition: string): Promise<ReadonlyMap<string, Checkpoint>> {
+    const [found] = await this.#connections.read(selectCheckpoints(this.#names, partition));
+    return new Map((found?.rows ?? []).map(toCheckpoint).map((checkpoint) => [checkpoint.name, checkpoint]));
+  }
+
+  async listCheckpoints(
+    request: Parameters<CheckpointStorage['listCheckpoints']>[0],
+  ): Promise<readonly Checkpoint[]> {
+    const [found] = await this.#connections.read(selectCheckpointsAfter(this.#names, request));
+    return (found?.rows ?? []).map(toCheckpoint);
+  }
+
+  claimCheckpoint(declared: Parameters<CheckpointStorage['claimCheckpoint']>[0]): Promise<Checkpoint> {
+    return claimCheckpoint(this.#connections, this.#names, declared);
+  }
+
+  async advanceCheckpoint(advance: CheckpointAdvance & { readonly partition: string }): Promise<boolean> {
+    const statement = advanceStatement(this.#names, advance.partition, advance);
+    const [advanced] = await this.#connections.write('durable', statement);
+    return advanced?.rows.length === 1;
+  }
+
+  async sourceCoverageSeq(partition: string, tables: readonly string[]): Promise<number> {
+    const results = await this.#connections.read(
+      ...INDEX_PLANS_ONLY,
+      selectCoverage(this.#names, partition, tables),
+    );
+    const row = results.at(-1)?.rows[0];
+    return row === undefined ? 0 : toInteger(row[0]);
+  }
+
+  async hasSourceChangesAbove(
+    partition: string,
+    tables: readonly string[],
+    seq: number,
+  ): Promise<SourceVerdict> {
+    const results = await this.#connections.read(
+      ...INDEX_PLANS_ONLY,
+      selectVerdict(this.#names, { partition, tables, seq }),
+    );
+    return toVerdict(results.at(-1)?.rows[0], seq);
+  }
+
+  activateCheckpoint(request: Parameters<CheckpointStorage['activateCheckpoint']>[0]): Promise<Activation> {
+    return activateCheckpoint(this.#connections, this.#names, request);
   }
 
   /** Writes for real, without waiting for the disk: a server that is read-only since a failover is found out. */

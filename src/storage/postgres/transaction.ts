@@ -1,5 +1,6 @@
 /** What a function inside `transaction` or `readSnapshot` works with. */
 import type { CompiledTable } from '../../protocol/schema.ts';
+import type { CheckpointAdvance, SourceRead, SourceWindow, TableScan } from '../checkpoints.ts';
 import { ScopesParser } from '../scope-json.ts';
 import type {
   ClientRecord,
@@ -19,6 +20,8 @@ import type {
 } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import { appendStatements, noteWrites } from './appends.ts';
+import { readSourceChanges, scanTable } from './checkpoint-sources.ts';
+import { advanceStatement } from './checkpoints.ts';
 import { selectClient, toClient } from './clients.ts';
 import { KnownRows } from './known-rows.ts';
 import { readRowPage, selectKnownRows, selectRow, toKnownRows, toRow } from './pages.ts';
@@ -124,6 +127,23 @@ export class PgTx implements StorageTx {
   async scanRows(scan: RowScan): Promise<RowPage> {
     this.lifetime.assertAlive();
     return readRowPage(this.#place, scan);
+  }
+
+  async advanceCheckpoint(advance: CheckpointAdvance): Promise<boolean> {
+    this.lifetime.assertAlive();
+    const { sql, names, partition } = this.#place;
+    const [advanced] = await sql.run(advanceStatement(names, partition, advance));
+    return advanced?.rows.length === 1;
+  }
+
+  async scanTable(scan: TableScan): Promise<RowPage> {
+    this.lifetime.assertAlive();
+    return scanTable(this.#place, scan);
+  }
+
+  async readSourceChanges(read: SourceRead): Promise<SourceWindow> {
+    this.lifetime.assertAlive();
+    return readSourceChanges(this.#place, read);
   }
 
   async append(batch: CommitBatch): Promise<void> {

@@ -1,5 +1,6 @@
 /** The storage's own tables (part 6). Each step runs once, in order; a later version of this file only adds steps. */
 import { StorageError } from '../storage-error.ts';
+import { CHECKPOINTS } from './checkpoint-tables.ts';
 import type { SqliteConnections } from './connections.ts';
 import type { SqliteConnection } from './driver.ts';
 
@@ -133,7 +134,7 @@ CREATE TABLE sync_segment_bytes (
 ) STRICT;
 `;
 
-const STEPS: readonly string[] = [LOG_AND_RECORDS, SEGMENTS];
+const STEPS: readonly string[] = [LOG_AND_RECORDS, SEGMENTS, CHECKPOINTS];
 
 /** Idempotent, and safe when several processes start at once: the steps run under the write lock. */
 export async function migrateStorage(connections: SqliteConnections): Promise<void> {

@@ -10,7 +10,7 @@ import { cheapestVariable, type ScopeRange, ScopeStream } from './scope-stream.t
 import { guarded } from './sqlite-errors.ts';
 import { KEYS_PER_TURN, nextTurn, type ReadPlace } from './windows.ts';
 
-const ROW_COLUMNS = 'r._sync_row_id, r._sync_server_version, r._sync_scopes, r._sync_payload';
+export const ROW_COLUMNS = 'r._sync_row_id, r._sync_server_version, r._sync_scopes, r._sync_payload';
 /** Row ids of the scope index looked up per statement. */
 const CANDIDATES_MAX = 512;
 
@@ -107,7 +107,8 @@ export function readScopesText(
   return found?.[0] as string | undefined;
 }
 
-function toRow(row: SqlRow, parser: ScopesParser): StoredRow {
+/** `row`: the columns of `ROW_COLUMNS`. */
+export function toRow(row: SqlRow, parser: ScopesParser): StoredRow {
   return {
     rowId: row[0] as string,
     serverVersion: row[1] as number,

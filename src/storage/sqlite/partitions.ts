@@ -1,23 +1,35 @@
 /** The partition row that a push locks, and the registry beside it (§2.1). */
-
+import { checkpointsOfState, GATE_PENDING_MAX } from '../pending-checkpoints.ts';
 import type { Admission, PartitionState } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import { CLIENT_COLUMNS, toClient } from './clients.ts';
 import type { SqliteConnection, SqlRow } from './driver.ts';
 
+/**
+ * Checkpoints come along as JSON: the partition's own through their key, unfinished ones of any partition through their partial
+ * index, read once per statement. Without a checkpoint that is a look into two empty trees.
+ */
 const STATE_COLUMNS = `p.partition, p.max_commit_seq, p.horizon_seq, registry.log_epoch, registry.epoch_required,
-  coalesce((SELECT schema_version FROM sync_schema_meta WHERE id = 1), 0)`;
+  coalesce((SELECT schema_version FROM sync_schema_meta WHERE id = 1), 0),
+  (SELECT json_group_array(json_array(own.name, own.schema_version, own.state))
+    FROM sync_backfill_checkpoints AS own WHERE own.partition = p.partition),
+  (SELECT json_group_array(json_array(unfinished.partition, unfinished.name, unfinished.schema_version)) FROM (
+    SELECT partition, name, schema_version FROM sync_backfill_checkpoints
+    WHERE state <> 'activated' ORDER BY schema_version DESC, partition, name LIMIT ${GATE_PENDING_MAX}) AS unfinished)`;
+const STATE_COLUMN_COUNT = 8;
 const STATE_SOURCE = `sync_partitions AS p
   JOIN sync_partition_registry AS registry ON registry.partition = p.partition`;
 
 function toState(row: SqlRow): PartitionState {
+  const partition = row[0] as string;
   return {
-    partition: row[0] as string,
+    partition,
     head: row[1] as number,
     horizon: row[2] as number,
     logEpoch: row[3] as string,
     epochRequired: row[4] !== 0,
     storedSchemaVersion: row[5] as number,
+    ...checkpointsOfState(partition, { own: row[6] as string, unfinished: row[7] as string }),
   };
 }
 
@@ -48,7 +60,11 @@ export function readAdmission(
     [clientId, clientId, partition],
   );
   if (row === undefined) return null;
-  return { state: toState(row), boundActorId: row[6] as string | null, client: toClient(row, 7) };
+  return {
+    state: toState(row),
+    boundActorId: row[STATE_COLUMN_COUNT] as string | null,
+    client: toClient(row, STATE_COLUMN_COUNT + 1),
+  };
 }
 
 /** First contact creates the epoch; a second creator finds the first one's (S-027). */

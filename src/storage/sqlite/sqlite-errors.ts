@@ -1,5 +1,11 @@
 /** From SQLite result codes to the failures that the storage contract names (guarantee 8). */
-import { type ConstraintKind, StorageConstraintError, StorageError } from '../storage-error.ts';
+import {
+  type ConstraintKind,
+  StorageConstraintError,
+  StorageError,
+  WRITER_FENCE_REJECTED,
+  writerFenceError,
+} from '../storage-error.ts';
 import { resultCodeOf } from './driver.ts';
 
 /** Another process holds the lock, or its snapshot was overtaken. Extended codes carry the primary one as a prefix. */
@@ -16,6 +22,9 @@ export function toStorageError(error: unknown): StorageError {
   if (error instanceof StorageError) return error;
   const code = resultCodeOf(error) ?? '';
   if (isBusy(error)) return busyError(error);
+  if (code === 'SQLITE_CONSTRAINT_TRIGGER' && messageOf(error) === WRITER_FENCE_REJECTED) {
+    return writerFenceError(error);
+  }
   const retryable = UNREACHABLE.test(code);
   if (retryable || UNUSABLE.test(code)) {
     return new StorageError('sync.storage.unavailable', 'the database cannot be read or written', {
@@ -24,6 +33,10 @@ export function toStorageError(error: unknown): StorageError {
     });
   }
   return new StorageError('sync.storage.failed', 'the database refused a statement', { cause: error });
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : '';
 }
 
 export function busyError(cause: unknown): StorageError {

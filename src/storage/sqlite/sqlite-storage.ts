@@ -4,6 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../protocol/clock.ts';
 import type { CompiledSchema } from '../../protocol/schema.ts';
+import type {
+  Activation,
+  Checkpoint,
+  CheckpointAdvance,
+  CheckpointDeclaration,
+  CheckpointStorage,
+  ServeGate,
+  SourceVerdict,
+} from '../checkpoints.ts';
+import { EnsuredSchema } from '../ensured-schema.ts';
 import type { SegmentStore } from '../segments.ts';
 import type {
   Admission,
@@ -14,6 +24,16 @@ import type {
   Storage,
   StorageTx,
 } from '../storage.ts';
+import { coverageSlice, readLogEnds, sourceVerdict } from './checkpoint-sources.ts';
+import {
+  activateCheckpoint,
+  advanceCheckpoint,
+  claimCheckpoint,
+  installCheckpoint,
+  listCheckpoints,
+  readCheckpoints,
+  readServeGate,
+} from './checkpoints.ts';
 import { bindClient, readBinding, saveClient, saveCursor } from './clients.ts';
 import { SqliteConnections, type Synchronous } from './connections.ts';
 import { ensureSchema } from './ensure-schema.ts';
@@ -30,6 +50,7 @@ import { type PruneRequest, pruneLog } from './pruning.ts';
 import { SqliteSegmentStore } from './segments.ts';
 import { guarded } from './sqlite-errors.ts';
 import { SqliteSnapshotReader, SqliteTx } from './transaction.ts';
+import { nextTurn } from './windows.ts';
 
 export interface SqliteStorageOptions {
   /**
@@ -97,6 +118,7 @@ interface SqliteStorageDeps {
 class SqliteStorage implements Storage {
   readonly #connections: SqliteConnections;
   readonly #deps: SqliteStorageDeps;
+  readonly #ensured = new EnsuredSchema();
   #closed: Promise<void> | null = null;
 
   constructor(connections: SqliteConnections, deps: SqliteStorageDeps) {
@@ -104,8 +126,11 @@ class SqliteStorage implements Storage {
     this.#deps = deps;
   }
 
-  ensureSchema(schema: CompiledSchema): Promise<void> {
-    return ensureSchema(this.#connections, schema);
+  ensureSchema(schema: CompiledSchema, checkpoints: readonly CheckpointDeclaration[] = []): Promise<void> {
+    const request = { schema, checkpoints };
+    return this.#ensured.ensure(request, () =>
+      ensureSchema(this.#connections, { ...request, nowMs: this.#deps.clock.nowMs() }),
+    );
   }
 
   async admit(request: Parameters<Storage['admit']>[0]): Promise<Admission> {
@@ -190,6 +215,58 @@ class SqliteStorage implements Storage {
 
   listPartitions(request: Parameters<Storage['listPartitions']>[0]): Promise<readonly PartitionState[]> {
     return this.#connections.readNow((connection) => listPartitions(connection, request));
+  }
+
+  declareCheckpoint(declared: Parameters<CheckpointStorage['declareCheckpoint']>[0]): Promise<void> {
+    return this.#connections.writeNow('durable', (connection) => installCheckpoint(connection, declared));
+  }
+
+  readServeGate(partition: string, runningVersion: number): Promise<ServeGate> {
+    return this.#connections.readNow((connection) => readServeGate(connection, partition, runningVersion));
+  }
+
+  readCheckpoints(partition: string): Promise<ReadonlyMap<string, Checkpoint>> {
+    return this.#connections.readNow((connection) => readCheckpoints(connection, partition));
+  }
+
+  listCheckpoints(
+    request: Parameters<CheckpointStorage['listCheckpoints']>[0],
+  ): Promise<readonly Checkpoint[]> {
+    return this.#connections.readNow((connection) => listCheckpoints(connection, request));
+  }
+
+  claimCheckpoint(declared: Parameters<CheckpointStorage['claimCheckpoint']>[0]): Promise<Checkpoint> {
+    return this.#connections.writeNow('durable', (connection) => claimCheckpoint(connection, declared));
+  }
+
+  advanceCheckpoint(advance: CheckpointAdvance & { readonly partition: string }): Promise<boolean> {
+    return this.#connections.writeNow('durable', (connection) =>
+      advanceCheckpoint(connection, advance.partition, advance),
+    );
+  }
+
+  async sourceCoverageSeq(partition: string, tables: readonly string[]): Promise<number> {
+    if (tables.length === 0) return 0;
+    const { first, last } = await this.#connections.readNow((connection) =>
+      readLogEnds(connection, partition),
+    );
+    for (let seq = last; seq >= first && seq > 0; ) {
+      const { found, below } = await this.#connections.readNow((connection) =>
+        coverageSlice(connection, { partition, tables, seq }),
+      );
+      if (found !== null) return found;
+      seq = below;
+      await nextTurn(this.#deps.clock);
+    }
+    return 0;
+  }
+
+  hasSourceChangesAbove(partition: string, tables: readonly string[], seq: number): Promise<SourceVerdict> {
+    return this.#connections.readNow((connection) => sourceVerdict(connection, { partition, tables, seq }));
+  }
+
+  activateCheckpoint(request: Parameters<CheckpointStorage['activateCheckpoint']>[0]): Promise<Activation> {
+    return this.#connections.writeNow('durable', (connection) => activateCheckpoint(connection, request));
   }
 
   /** Writes for real, without waiting for the disk: a full or read-only one is found out. */

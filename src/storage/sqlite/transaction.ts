@@ -1,5 +1,6 @@
 /** What a function inside `transaction` or `readSnapshot` works with. */
 import type { CompiledTable } from '../../protocol/schema.ts';
+import type { CheckpointAdvance, SourceRead, SourceWindow, TableScan } from '../checkpoints.ts';
 import type {
   ClientRecord,
   CommitBatch,
@@ -18,6 +19,8 @@ import type {
 } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import { appendBatch } from './appends.ts';
+import { readSourceChanges, scanTable } from './checkpoint-sources.ts';
+import { advanceCheckpoint } from './checkpoints.ts';
 import { readClient } from './clients.ts';
 import { readRow, readRowPage, readRows } from './pages.ts';
 import { readResults } from './results.ts';
@@ -113,6 +116,22 @@ export class SqliteTx implements StorageTx {
   async scanRows(scan: RowScan): Promise<RowPage> {
     this.lifetime.assertAlive();
     return readRowPage(this.#place, scan);
+  }
+
+  async advanceCheckpoint(advance: CheckpointAdvance): Promise<boolean> {
+    this.lifetime.assertAlive();
+    const { connection, partition } = this.#place;
+    return guarded(() => advanceCheckpoint(connection, partition, advance));
+  }
+
+  async scanTable(scan: TableScan): Promise<RowPage> {
+    this.lifetime.assertAlive();
+    return guarded(() => scanTable(this.#place, scan));
+  }
+
+  async readSourceChanges(read: SourceRead): Promise<SourceWindow> {
+    this.lifetime.assertAlive();
+    return readSourceChanges(this.#place, read);
   }
 
   async append(batch: CommitBatch): Promise<void> {

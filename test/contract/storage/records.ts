@@ -66,6 +66,8 @@ export function recordSuite(storage: () => Storage, other: () => Storage): void 
           logEpoch: first!.state.logEpoch,
           epochRequired: false,
           storedSchemaVersion: 3,
+          pending: [],
+          newestCheckpointVersion: 0,
         },
         client: null,
         boundActorId: null,

@@ -1,4 +1,5 @@
 /** A storage in memory with the parts that the realtime side uses, whose calls a test can hold, fail and count. */
+import { NO_PENDING } from '../../../../src/storage/pending-checkpoints.ts';
 import type {
   Admission,
   ClientRecord,
@@ -178,11 +179,29 @@ export class LogStorage implements Storage {
   transaction = notUsed;
   pruneLog = notUsed;
   listPartitions = notUsed;
+  declareCheckpoint = notUsed;
+  readServeGate = notUsed;
+  readCheckpoints = notUsed;
+  listCheckpoints = notUsed;
+  claimCheckpoint = notUsed;
+  advanceCheckpoint = notUsed;
+  sourceCoverageSeq = notUsed;
+  hasSourceChangesAbove = notUsed;
+  activateCheckpoint = notUsed;
 
   #state(name: string): PartitionState {
     const { logEpoch, horizon, commits } = this.partition(name);
     const head = commits.length;
-    return { partition: name, head, horizon, logEpoch, epochRequired: false, storedSchemaVersion: 1 };
+    return {
+      partition: name,
+      head,
+      horizon,
+      logEpoch,
+      epochRequired: false,
+      storedSchemaVersion: 1,
+      pending: NO_PENDING,
+      newestCheckpointVersion: 0,
+    };
   }
 
   #reader(name: string): SnapshotReader {
