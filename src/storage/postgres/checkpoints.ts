@@ -14,7 +14,7 @@ import { INDEX_PLANS_ONLY, type PgConnections, type Sql } from './connections.ts
 import type { Statement } from './driver.ts';
 import type { Names } from './names.ts';
 import { lockRow } from './partitions.ts';
-import { integerArray, type ResultRow, textArray, toInteger, toText } from './wire-values.ts';
+import { type ResultRow, toInteger, toText } from './wire-values.ts';
 
 type Declared = CheckpointDeclaration & { readonly nowMs: number };
 
@@ -49,23 +49,24 @@ export function installCheckpoints(
   declared: readonly CheckpointDeclaration[],
   nowMs: number,
 ): readonly Statement[] {
-  const partitions = textArray(declared.map(({ partition }) => partition));
-  const versions = integerArray(declared.map(({ schemaVersion }) => schemaVersion));
+  const list = JSON.stringify(
+    declared.map(({ partition, name, schemaVersion: version }) => ({ partition, name, version })),
+  );
+  const source = 'json_to_recordset($1::json) AS d (partition text, name text, version integer)';
   return [
     {
       text: `INSERT INTO ${names.checkpoints} (partition, name, schema_version, state, updated_at_ms)
-        SELECT d.partition, d.name, d.version, 'declared', $4::int8
-        FROM unnest($1::text[], $2::text[], $3::int8[]) AS d (partition, name, version)
+        SELECT d.partition, d.name, d.version, 'declared', $2::int8 FROM ${source}
         ORDER BY d.partition COLLATE "C", d.name COLLATE "C" ON CONFLICT DO NOTHING`,
-      params: [partitions, textArray(declared.map(({ name }) => name)), versions, String(nowMs)],
+      params: [list, String(nowMs)],
     },
     {
       text: `INSERT INTO ${names.writerFence} AS fence (partition, required_writer_version)
-        SELECT d.partition, max(d.version) FROM unnest($1::text[], $2::int8[]) AS d (partition, version)
+        SELECT d.partition, max(d.version) FROM ${source}
         GROUP BY d.partition ORDER BY d.partition COLLATE "C"
         ON CONFLICT (partition) DO UPDATE SET required_writer_version =
           greatest(fence.required_writer_version, excluded.required_writer_version)`,
-      params: [partitions, versions],
+      params: [list],
     },
   ];
 }

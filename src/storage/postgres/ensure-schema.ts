@@ -40,12 +40,20 @@ export async function ensureSchema(
 async function readBeforeStart(
   reader: Reader,
   names: Names,
-  { schema, checkpoints }: SchemaRequest,
+  request: SchemaRequest,
 ): Promise<StoredSchema | null> {
   const stored = await readStoredSchema(reader, names);
+  await assertBarrier(reader, names, request);
+  return stored;
+}
+
+export async function assertBarrier(
+  reader: Reader,
+  names: Names,
+  { schema, checkpoints }: SchemaRequest,
+): Promise<void> {
   const [found] = await reader.run(selectUnfinished(names, schema.version));
   assertDeclared(toUnfinished(found?.rows ?? []), { running: schema.version, declared: checkpoints });
-  return stored;
 }
 
 /** Declarations come with a new version only. */

@@ -22,6 +22,8 @@ const OWN_TABLES = {
   checkpoints: 'sync_backfill_checkpoints',
   scans: 'sync_backfill_scans',
   writerFence: 'sync_writer_fence',
+  /** A function. */
+  checkpointsOf: 'sync_checkpoints_of',
 } as const;
 
 type OwnTables = { readonly [K in keyof typeof OWN_TABLES]: string };

@@ -1,5 +1,5 @@
 /** The partition row that a push locks, and the registry beside it (§2.1). */
-import { checkpointsOfState, GATE_PENDING_MAX } from '../pending-checkpoints.ts';
+import { checkpointsOfState, type StateCheckpoints } from '../pending-checkpoints.ts';
 import type { Admission, PartitionState } from '../storage.ts';
 import { StorageError } from '../storage-error.ts';
 import { CLIENT_COLUMNS, toClient } from './clients.ts';
@@ -7,22 +7,14 @@ import type { Statement, StepResult } from './driver.ts';
 import type { Names } from './names.ts';
 import { integerArray, type ResultRow, textArray, toInteger, toText } from './wire-values.ts';
 
-const STATE_COLUMNS = 8;
+const STATE_COLUMNS = 7;
 
 const PARTITION_COLUMNS = 'p.partition, p.max_commit_seq, p.horizon_seq';
 
-/**
- * Checkpoints come along as JSON: the partition's own through their key, unfinished ones of any partition through their partial
- * index, read once per statement. Without a checkpoint that is a look into two empty indexes.
- */
 function registryColumns(names: Names): string {
   return `registry.log_epoch, registry.epoch_required,
     coalesce((SELECT meta.schema_version FROM ${names.schemaMeta} AS meta WHERE meta.id = 1), 0),
-    (SELECT json_agg(json_build_array(own.name, own.schema_version, own.state) ORDER BY own.name)
-      FROM ${names.checkpoints} AS own WHERE own.partition = registry.partition),
-    (SELECT json_agg(json_build_array(u.partition, u.name, u.schema_version)) FROM (
-      SELECT c.partition, c.name, c.schema_version FROM ${names.checkpoints} AS c
-      WHERE c.state <> 'activated' ORDER BY c.schema_version DESC, c.partition, c.name LIMIT ${GATE_PENDING_MAX}) AS u)`;
+    ${names.checkpointsOf}(registry.partition)`;
 }
 
 function stateColumns(names: Names): string {
@@ -42,8 +34,14 @@ function toState(row: ResultRow): PartitionState {
     logEpoch: toText(row[3]),
     epochRequired: toInteger(row[4]) !== 0,
     storedSchemaVersion: toInteger(row[5]),
-    ...checkpointsOfState(partition, { own: row[6] ?? null, unfinished: row[7] ?? null }),
+    ...checkpointsOfState(partition, toStateCheckpoints(row[6])),
   };
+}
+
+function toStateCheckpoints(json: ResultRow[number] | undefined): StateCheckpoints {
+  if (json === undefined || json === null) return { own: null, unfinished: null };
+  const [own, unfinished] = JSON.parse(json) as [StateCheckpoints['own'], StateCheckpoints['unfinished']];
+  return { own, unfinished };
 }
 
 /** The lock that a push takes. Columns: partition, head, horizon; no row for a partition that nobody was admitted to. */

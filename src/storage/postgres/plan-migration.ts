@@ -1,8 +1,9 @@
 /** What opening a storage and `ensureSchema` would do to a database, as SQL to read, without doing it. */
 import type { CompiledSchema } from '../../protocol/schema.ts';
+import type { CheckpointDeclaration } from '../checkpoints.ts';
 import type { StoredSchema } from '../stored-schema.ts';
 import type { Statement } from './driver.ts';
-import { lockWriters } from './ensure-schema.ts';
+import { assertBarrier, installStatements, lockWriters } from './ensure-schema.ts';
 import { pendingStatements, type Reader, relationExists } from './migrations.ts';
 import type { Names } from './names.ts';
 import { type PostgresStorageOptions, resolveOptions } from './options.ts';
@@ -17,15 +18,26 @@ import type { Param } from './wire-values.ts';
 export async function planMigration(
   options: PostgresStorageOptions,
   schema: CompiledSchema,
+  checkpoints: readonly CheckpointDeclaration[] = [],
 ): Promise<readonly string[]> {
-  const { connections, names } = resolveOptions(options);
+  const { connections, names, clock } = resolveOptions(options);
+  const request = { schema, checkpoints, nowMs: clock.nowMs() };
   const reader = { run: connections.read.bind(connections) };
   try {
     const own = await pendingStatements(reader, names);
     const stored = await readStored(reader, names);
+    if (await relationExists(reader, names, 'sync_backfill_checkpoints')) {
+      await assertBarrier(reader, names, request);
+    }
     const plan = await planSchema(reader, names, { schema, stored });
     const tables =
-      plan.length === 0 ? [] : [lockWriters(names).text, ...plan.map((step) => show(names, step))];
+      plan.length === 0
+        ? []
+        : [
+            lockWriters(names).text,
+            ...plan.map((step) => show(names, step)),
+            ...installStatements(names, request, stored).map(literal),
+          ];
     return [...inTransaction(own.map(literal)), ...inTransaction(tables)];
   } finally {
     await connections.close();

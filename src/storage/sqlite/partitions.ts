@@ -29,8 +29,12 @@ function toState(row: SqlRow): PartitionState {
     logEpoch: row[3] as string,
     epochRequired: row[4] !== 0,
     storedSchemaVersion: row[5] as number,
-    ...checkpointsOfState(partition, { own: row[6] as string, unfinished: row[7] as string }),
+    ...checkpointsOfState(partition, { own: listOf(row[6]), unfinished: listOf(row[7]) }),
   };
+}
+
+function listOf<Entry>(json: SqlRow[number] | undefined): readonly Entry[] | null {
+  return json === '[]' ? null : (JSON.parse(json as string) as readonly Entry[]);
 }
 
 /** Throws `sync.storage.unknown_partition`. */
