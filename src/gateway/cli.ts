@@ -3,14 +3,24 @@ import { resolve } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
 import { SchemaError } from '../protocol/schema-problems.ts';
 import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
-import { type Config, resolveConfig, resolveSettings } from './config.ts';
-import { ConfigError, messageOf } from './config-error.ts';
+import {
+  type ConfigSources,
+  type DataConfig,
+  resolveConfig,
+  resolveDataConfig,
+  resolveMigrationConfig,
+  resolveSettings,
+} from './config.ts';
+import { ConfigError } from './config-error.ts';
 import { readConfigFile } from './config-file.ts';
 import { demo } from './demo/demo-command.ts';
 import { type DevSettings, dev } from './dev.ts';
+import { failureLine, secretsOf } from './failure-line.ts';
 import { checkSchema, inspect, STANDARD_INPUT } from './inspect.ts';
+import { migrate } from './migrate.ts';
 import { envName, flagName, LIMIT_OPTIONS, OPTIONS, type OptionSpec } from './option-table.ts';
 import { PACKAGE_VERSION } from './package-version.ts';
+import { type RotationTarget, rotateEpoch } from './rotate-epoch.ts';
 import { serve } from './serve.ts';
 
 const EXIT_HELP = `
@@ -24,8 +34,14 @@ Exit codes:
 /** Runs one command. Never throws; everything said goes through `io`. */
 export async function runCli(args: readonly string[], io: CliIo): Promise<number> {
   let exitCode: ExitCode = EXIT.ok;
-  const program = buildProgram(io, (code) => {
-    exitCode = code;
+  let secrets: readonly string[] = [];
+  const program = buildProgram(io, {
+    finish: (code) => {
+      exitCode = code;
+    },
+    hide: (found) => {
+      secrets = found;
+    },
   });
   try {
     await program.parseAsync(args, { from: 'user' });
@@ -36,12 +52,19 @@ export async function runCli(args: readonly string[], io: CliIo): Promise<number
       io.stderr(`${failure.message}\n`);
       return EXIT.misused;
     }
-    io.stderr(`tidegate: ${messageOf(failure)}\n`);
+    io.stderr(`tidegate: ${failureLine(failure, secrets)}\n`);
     return EXIT.failed;
   }
 }
 
-function buildProgram(io: CliIo, finish: (code: ExitCode) => void): Command {
+interface Run {
+  readonly finish: (code: ExitCode) => void;
+  /** Texts that no message of this run may hold. */
+  readonly hide: (secrets: readonly string[]) => void;
+}
+
+function buildProgram(io: CliIo, run: Run): Command {
+  const { finish } = run;
   const program = new Command('tidegate')
     .description('Realtime sync gateway: SSP2 over HTTP and WebSocket')
     .version(PACKAGE_VERSION)
@@ -50,9 +73,13 @@ function buildProgram(io: CliIo, finish: (code: ExitCode) => void): Command {
   program.exitOverride().configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
 
   const serveCommand = program.command('serve').description('run a gateway from a configuration file');
-  serveCommand.option('--config <file>', 'JSON, or a module with a default export (TIDEGATE_CONFIG)');
+  addConfigFlag(serveCommand);
   addFlags(serveCommand, [...OPTIONS, ...LIMIT_OPTIONS]);
-  serveCommand.action(async () => finish(await serve(await serveConfig(serveCommand, io), io)));
+  serveCommand.action(async () => {
+    const config = await configFrom(serveCommand, { io, run, resolve: resolveConfig });
+    finish(await serve(config, io));
+  });
+  addDataCommands(program, io, run);
 
   const devCommand = program
     .command('dev')
@@ -86,6 +113,54 @@ function buildProgram(io: CliIo, finish: (code: ExitCode) => void): Command {
   return program;
 }
 
+/** Commands that work on the data and serve nobody. */
+function addDataCommands(program: Command, io: CliIo, run: Run): void {
+  const migrateCommand = program
+    .command('migrate')
+    .description('bring the tables of the database to the running schema, and end')
+    .option('--dry-run', 'print the SQL that would run, change nothing');
+  addConfigFlag(migrateCommand);
+  addFlags(migrateCommand, DATA_OPTIONS);
+  migrateCommand.action(async ({ dryRun }: { readonly dryRun?: true }) => {
+    const config = await configFrom(migrateCommand, { io, run, resolve: resolveMigrationConfig });
+    run.finish(await migrate(config, dryRun === true ? 'show' : 'carry-out', io));
+  });
+
+  const rotateCommand = program
+    .command('rotate-epoch')
+    .description('after a restore from a backup: clients of a partition start afresh')
+    .option('--partition <name>', 'the one to rotate')
+    .option('--all', 'rotate every partition that the database knows');
+  addConfigFlag(rotateCommand);
+  addFlags(
+    rotateCommand,
+    DATA_OPTIONS.filter(({ name }) => name !== 'schema'),
+  );
+  rotateCommand.action(async (options: RotateOptions) => {
+    const target = rotationTarget(options);
+    const config = await configFrom(rotateCommand, { io, run, resolve: resolveDataConfig });
+    run.finish(await rotateEpoch(config, target, io));
+  });
+}
+
+const DATA_OPTIONS: readonly OptionSpec[] = OPTIONS.filter(({ group }) => group === 'data');
+
+interface RotateOptions {
+  readonly partition?: string;
+  readonly all?: true;
+}
+
+/** Throws a `ConfigError`. */
+function rotationTarget({ partition, all }: RotateOptions): RotationTarget {
+  if (all === true && partition === undefined) return { kind: 'all' };
+  if (all === undefined && partition !== undefined) return { kind: 'one', partition };
+  throw new ConfigError(['either --partition or --all is needed, and only one of them']);
+}
+
+function addConfigFlag(command: Command): void {
+  command.option('--config <file>', 'JSON, or a module with a default export (TIDEGATE_CONFIG)');
+}
+
 function addFlags(command: Command, specs: readonly OptionSpec[]): void {
   for (const spec of specs) {
     if (spec.reach !== 'everywhere') continue;
@@ -112,11 +187,22 @@ function locate(path: string, { workingFolder }: CliIo): string {
   return path === STANDARD_INPUT ? path : resolve(workingFolder, path);
 }
 
-async function serveConfig(command: Command, io: CliIo): Promise<Config> {
+interface ConfigRequest<C> {
+  readonly io: CliIo;
+  readonly run: Run;
+  readonly resolve: (sources: ConfigSources) => C;
+}
+
+async function configFrom<C extends DataConfig>(
+  command: Command,
+  { io, run, resolve: resolveFrom }: ConfigRequest<C>,
+): Promise<C> {
   const flags = givenFlags(command);
   const path = flags['--config'] ?? io.env.TIDEGATE_CONFIG ?? '';
   const file = path === '' ? null : await readConfigFile(resolve(io.workingFolder, path));
-  return resolveConfig({ flags, env: io.env, file, workingFolder: io.workingFolder });
+  const config = resolveFrom({ flags, env: io.env, file, workingFolder: io.workingFolder });
+  if (config.storage.kind === 'postgres') run.hide(secretsOf(config.storage.url));
+  return config;
 }
 
 function devSettings(command: Command, io: CliIo): DevSettings {

@@ -71,6 +71,33 @@ export function resolveConfig(sources: ConfigSources): Config {
   return Object.freeze({ settings, limits, storage, schema, access, hooks });
 }
 
+/** What a command needs that works on the data and serves nobody. */
+export type DataConfig = Pick<Config, 'settings' | 'storage'>;
+export type MigrationConfig = DataConfig & Pick<Config, 'schema' | 'hooks'>;
+
+/** Throws a `ConfigError`. */
+export function resolveDataConfig(sources: ConfigSources): DataConfig {
+  const problems: string[] = [];
+  const settings = readSettings(sources, problems);
+  reportUnknownKeys(sources.file, problems);
+  const storage = readStorage(sources, problems);
+  if (storage?.kind === 'sqlite' && storage.path === ':memory:') {
+    problems.push('storage must be a database that outlives this command');
+  }
+  if (problems.length > 0 || storage === null) throw new ConfigError(problems);
+  return Object.freeze({ settings, storage });
+}
+
+/** Throws a `ConfigError`. */
+export function resolveMigrationConfig(sources: ConfigSources): MigrationConfig {
+  const problems: string[] = [];
+  const hooks = readHooks(sources.file, problems);
+  const schema = readSchema(sources, problems);
+  const data = resolveDataConfig(sources);
+  if (problems.length > 0 || schema === null) throw new ConfigError(problems);
+  return Object.freeze({ ...data, schema, hooks });
+}
+
 /** The plain values alone, for commands that need no more. Throws a `ConfigError`. */
 export function resolveSettings(sources: ConfigSources): Settings {
   const problems: string[] = [];

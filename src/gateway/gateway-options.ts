@@ -5,16 +5,23 @@ import type { Limits } from '../protocol/limits.ts';
 import type { SchemaDocument } from '../protocol/schema-document.ts';
 import type { Bus } from '../session/live/bus.ts';
 import type { CommitValidator, CrdtMerger, Identity, RowValidator } from '../session/sync/sync-deps.ts';
+import type { PostgresStorageOptions } from '../storage/postgres/options.ts';
 import type { SegmentStore } from '../storage/segments.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Authenticate } from './auth.ts';
 import type { GatewayLogger } from './logger.ts';
 
+/** Their meaning and defaults are in `docs/CONFIG.md`, their use in `docs/OPERATIONS.md`. */
+export type PostgresTuning = Pick<
+  PostgresStorageOptions,
+  'namespace' | 'preparedStatements' | 'writersMax' | 'readersMax'
+>;
+
 export type StorageOption =
   /** A SQLite file that the gateway opens and closes; `':memory:'` ends with it. */
   | { readonly path: string; readonly synchronous?: 'FULL' | 'NORMAL' }
-  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://USER:PASSWORD@HOST/DATABASE`. */
-  | { readonly url: string }
+  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://USER:PASSWORD@HOST/DATABASE`; `postgres` is for the last alone. */
+  | { readonly url: string; readonly postgres?: PostgresTuning }
   /** Opened by the host, who closes it after the gateway. */
   | { readonly storage: Storage; readonly segments: SegmentStore };
 

@@ -4,7 +4,7 @@ import { createStaticTokens } from './auth.ts';
 import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
 import type { Config } from './config.ts';
 import { ConfigError } from './config-error.ts';
-import { readJsonFile } from './config-file.ts';
+import { readSchemaDocument, storageOptionOf } from './config-storage.ts';
 import { createGateway } from './gateway.ts';
 import type { GatewayOptions } from './gateway-options.ts';
 import { createPinoLogger } from './pino-logger.ts';
@@ -28,18 +28,10 @@ export async function serve(config: Config, io: CliIo): Promise<ExitCode> {
 /** Reads the schema where it is a file. Throws a `ConfigError`. */
 export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
   const { settings, limits, hooks } = config;
-  const schema =
-    config.schema.kind === 'file' ? await readJsonFile(config.schema.path) : config.schema.document;
   return {
     // `createGateway` checks all of it.
-    schema: schema as SchemaDocument,
-    storage:
-      config.storage.kind === 'postgres'
-        ? { url: config.storage.url }
-        : {
-            path: config.storage.path,
-            synchronous: settings.sqliteSynchronous === 'NORMAL' ? 'NORMAL' : 'FULL',
-          },
+    schema: (await readSchemaDocument(config)) as SchemaDocument,
+    storage: storageOptionOf(config),
     ...accessOf(config),
     rowValidators: hooks.rowValidators,
     ...(hooks.commitValidator === null ? {} : { commitValidator: hooks.commitValidator }),

@@ -2,12 +2,17 @@
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../protocol/clock.ts';
+import type { CompiledSchema } from '../protocol/schema.ts';
 import type { SegmentStore } from '../storage/segments.ts';
+import { planSqliteMigration } from '../storage/sqlite/plan-migration.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { StorageOption } from './gateway-options.ts';
 
 const IN_MEMORY = ':memory:';
+
+/** Storages that a configuration can name: all but one that a host opened. */
+export type ConfiguredStorage = Exclude<StorageOption, { readonly storage: unknown }>;
 
 export interface OpenedStorage {
   readonly storage: Storage;
@@ -18,7 +23,7 @@ export interface OpenedStorage {
 
 export async function openStorage(option: StorageOption, clock: Clock): Promise<OpenedStorage> {
   if ('storage' in option) return { ...option, release: () => Promise.resolve() };
-  if ('url' in option && isPostgresUrl(option.url)) return openPostgres(option.url, clock);
+  if ('url' in option && isPostgresUrl(option.url)) return openPostgres(option, clock);
   const synchronous = 'path' in option ? (option.synchronous ?? 'FULL') : 'FULL';
   const path = 'path' in option ? option.path : pathOf(option.url);
   if (path !== IN_MEMORY) await mkdir(dirname(path), { recursive: true });
@@ -31,10 +36,26 @@ export function isPostgresUrl(url: string): boolean {
 }
 
 /** Its driver is loaded only by those who use it. */
-async function openPostgres(connection: string, clock: Clock): Promise<OpenedStorage> {
+async function openPostgres(
+  { url, postgres }: Extract<StorageOption, { readonly url: string }>,
+  clock: Clock,
+): Promise<OpenedStorage> {
   const { openPostgresStorage } = await import('../storage/postgres/postgres-storage.ts');
-  const opened = await openPostgresStorage({ connection, clock });
+  const opened = await openPostgresStorage({ ...postgres, connection: url, clock });
   return { ...opened, release: () => opened.storage.close() };
+}
+
+/** The SQL that opening a storage and `ensureSchema` would run, without running it; empty where nothing is to be done. */
+export async function planMigration(
+  option: ConfiguredStorage,
+  { schema, clock }: { readonly schema: CompiledSchema; readonly clock: Clock },
+): Promise<readonly string[]> {
+  if ('url' in option && isPostgresUrl(option.url)) {
+    const postgres = await import('../storage/postgres/plan-migration.ts');
+    return postgres.planMigration({ ...option.postgres, connection: option.url, clock }, schema);
+  }
+  const path = 'path' in option ? option.path : pathOf(option.url);
+  return planSqliteMigration({ path, clock }, schema);
 }
 
 /** The url itself is never repeated: it may hold a password. */

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../protocol/clock.ts';
 import { StorageError } from '../storage-error.ts';
-import { SqliteConnection } from './driver.ts';
+import { SqliteConnection, type StatementObserver } from './driver.ts';
 import { FifoLock } from './fifo-lock.ts';
 import { busyError, commitError, guarded, isBusy, toStorageError } from './sqlite-errors.ts';
 
@@ -21,6 +21,8 @@ export interface ConnectionOptions {
   /** How long a lock held by another process is waited for, in ms. */
   readonly busyTimeoutMs: number;
   readonly clock: Clock;
+  /** Hears the statements of the writer. */
+  readonly observe?: StatementObserver | undefined;
 }
 
 const BUSY_DELAY_FIRST_MS = 1;
@@ -59,7 +61,7 @@ export class SqliteConnections {
   }
 
   static async open(options: ConnectionOptions): Promise<SqliteConnections> {
-    const writer = guarded(() => new SqliteConnection(options.path));
+    const writer = guarded(() => new SqliteConnection(options.path, options.observe));
     try {
       // Switching a new file to write-ahead logging needs the whole file for a moment.
       await retryBusy(options, () => writer.exec('PRAGMA journal_mode = WAL'));

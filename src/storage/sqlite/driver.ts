@@ -5,6 +5,9 @@ export type SqlValue = null | string | number | Uint8Array;
 export type SqlRow = readonly SqlValue[];
 export type SqlParams = readonly SqlValue[];
 
+/** Hears `exec` and `run`, before they run. */
+export type StatementObserver = (sql: string, params: SqlParams) => void;
+
 type Statement = Database.Statement<unknown[], SqlRow>;
 
 /**
@@ -15,10 +18,12 @@ type Statement = Database.Statement<unknown[], SqlRow>;
 export class SqliteConnection {
   readonly #database: Database.Database;
   readonly #statements = new Map<string, Statement>();
+  readonly #observe: StatementObserver | undefined;
 
   /** Lock waits are the caller's business: a locked database fails at once and never blocks the event loop. */
-  constructor(path: string) {
+  constructor(path: string, observe?: StatementObserver) {
     this.#database = new Database(path, { timeout: 0 });
+    this.#observe = observe;
   }
 
   get inTransaction(): boolean {
@@ -27,11 +32,13 @@ export class SqliteConnection {
 
   /** Runs statements without parameters; for DDL and pragmas. */
   exec(sql: string): void {
+    this.#observe?.(sql, []);
     this.#database.exec(sql);
   }
 
   /** Returns the number of changed rows. */
   run(sql: string, params: SqlParams = []): number {
+    this.#observe?.(sql, params);
     return this.#prepare(sql).run(...params).changes;
   }
 

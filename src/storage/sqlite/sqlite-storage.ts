@@ -36,6 +36,7 @@ import {
 } from './checkpoints.ts';
 import { bindClient, readBinding, saveClient, saveCursor } from './clients.ts';
 import { SqliteConnections, type Synchronous } from './connections.ts';
+import type { StatementObserver } from './driver.ts';
 import { ensureSchema } from './ensure-schema.ts';
 import { migrateStorage } from './migrations.ts';
 import {
@@ -68,6 +69,8 @@ export interface SqliteStorageOptions {
   readonly readersMax?: number;
   /** How long the lock of another process is waited for before `sync.storage.busy`, in ms. Default 5,000. */
   readonly busyTimeoutMs?: number;
+  /** Hears every statement that writes, before it runs; for plans. */
+  readonly observe?: StatementObserver;
 }
 
 const READERS_MAX_DEFAULT = 16;
@@ -93,6 +96,7 @@ export async function openSqliteStorage(
       readersMax: options.readersMax ?? READERS_MAX_DEFAULT,
       busyTimeoutMs: options.busyTimeoutMs ?? BUSY_TIMEOUT_MS_DEFAULT,
       clock: options.clock,
+      observe: options.observe,
     });
     await migrateStorage(connections);
     return {
