@@ -4,6 +4,8 @@
  */
 import { afterAll, beforeAll, describe } from 'vitest';
 import type { Storage } from '../../src/storage/storage.ts';
+import { checkpointSchemaSuite } from './storage/checkpoint-schema.ts';
+import { checkpointSuite } from './storage/checkpoints.ts';
 import { type MakeStorage, type OpenStorage, SCHEMA, type StorageHarness } from './storage/fixture.ts';
 import { isolationSuite } from './storage/isolation.ts';
 import { lifecycleSuite } from './storage/lifecycle.ts';
@@ -38,6 +40,11 @@ export function storageContract(name: string, make: MakeStorage): void {
       describe('model', () => modelSuite(storage));
     });
 
-    describe('data per test', () => lifecycleSuite(make));
+    describe('checkpoints', () => checkpointSuite(make));
+
+    describe('data per test', () => {
+      lifecycleSuite(make);
+      checkpointSchemaSuite(make);
+    });
   });
 }
