@@ -13,6 +13,8 @@ const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level>> = {
   'host.failed': 'error',
   'storage.failed': 'error',
   'request.refused': 'debug',
+  'gate.refused': 'debug',
+  'writer.fenced': 'error',
   'segment.built': 'debug',
   'session.opened': 'debug',
   'session.closed': 'debug',

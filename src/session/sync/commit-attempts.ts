@@ -2,6 +2,7 @@
 import type { Clock, Random } from '../../protocol/clock.ts';
 import type { Storage, StorageTx } from '../../storage/storage.ts';
 import { StorageConstraintError, StorageError } from '../../storage/storage-error.ts';
+import { writerFenced } from './gate.ts';
 import {
   type BatchItem,
   type BatchMode,
@@ -39,6 +40,10 @@ export async function commitBatch(
       }
       events.emit({ type: 'storage.failed', partition, error: failure });
       if (!(failure instanceof StorageError)) throw failure;
+      if (failure.code === 'sync.storage.writer_fence_rejected') {
+        events.emit({ type: 'writer.fenced', partition, writerVersion: services.schema.version });
+        throw writerFenced();
+      }
       // What was staged may be durable; only the keys can tell, and only a new transaction can be asked.
       if (failure.outcome === 'unknown') attempt.lost = attempt.staged ?? attempt.lost;
       else if (!failure.retryable) throw failure;

@@ -11,6 +11,7 @@ import { isStorableText } from '../../storage/storable-values.ts';
 import type { Storage } from '../../storage/storage.ts';
 import type { BlobReferences } from './blob-references.ts';
 import { type AttemptServices, commitBatch } from './commit-attempts.ts';
+import type { Declarations } from './declarations.ts';
 import { PartitionQueue, type Slot, WaitingRequest } from './partition-queue.ts';
 import { type BatchItem, type BatchResult, idempotencyKey } from './push-batch.ts';
 import { compilePushPlan } from './push-plan.ts';
@@ -26,6 +27,8 @@ import type {
 
 export interface CommitQueueDeps {
   readonly schema: CompiledSchema;
+  /** Checkpoints that the host of this process declared. */
+  readonly declarations: Declarations;
   readonly storage: Storage;
   readonly hooks: HostHooks;
   readonly limits: Limits;

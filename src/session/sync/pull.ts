@@ -8,7 +8,7 @@
 import type { WireVersion } from '../../protocol/frames.ts';
 import type { PartitionState } from '../../storage/storage.ts';
 import { writeBootstrap } from './bootstrap.ts';
-import { serveGateRefusal } from './gate.ts';
+import { askGate } from './gate.ts';
 import type { SharingPlan } from './page-sharing.ts';
 import type { PullBounds } from './pull-bounds.ts';
 import { PullMeter } from './pull-meter.ts';
@@ -52,8 +52,7 @@ export async function producePull(
   try {
     return await deps.storage.readSnapshot(pull.partition, async (reader) => {
       const state = await reader.state();
-      const expected = { schemaVersion: deps.schema.version, admittedEpoch: pull.logEpoch };
-      const refusal = serveGateRefusal(state, expected);
+      const refusal = askGate(state, pull, deps);
       if (refusal !== null) throw refusal;
       const { clock, limits } = deps;
       const meter = new PullMeter({ clock, limits, assertWanted: () => stream.assertOpen() });

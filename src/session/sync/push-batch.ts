@@ -4,7 +4,7 @@ import { isStorableText } from '../../storage/storable-values.ts';
 import type { LogChange, NewCommit, PushResultRecord, StorageTx } from '../../storage/storage.ts';
 import { StorageConstraintError, StorageError } from '../../storage/storage-error.ts';
 import { findCulprit } from './constraint-culprit.ts';
-import { serveGateRefusal } from './gate.ts';
+import { askGate, type GateDeps } from './gate.ts';
 import { Overlay } from './overlay.ts';
 import { type CommitVerdict, type PushServices, runCommit } from './push.ts';
 import type { TablePlan } from './push-plan.ts';
@@ -20,7 +20,7 @@ import {
 import type { PushOutcome, PushRequest } from './sync-deps.ts';
 import { keyMoves, UniqueKeyLedger } from './unique-keys.ts';
 
-export interface BatchServices extends PushServices {
+export interface BatchServices extends PushServices, GateDeps {
   /** Version of the schema this process was started with. */
   readonly schemaVersion: number;
 }
@@ -148,10 +148,11 @@ class BatchRun {
 
   /** Part 4, 4.3: once per transaction, for every request that was admitted with an epoch of its own. */
   #askGate(): void {
-    const { schemaVersion } = this.#services;
+    const { state } = this.#tx;
     for (const { request } of this.#task.items) {
       if (this.#failed.has(request)) continue;
-      const refusal = serveGateRefusal(this.#tx.state, { schemaVersion, admittedEpoch: request.logEpoch });
+      const expect = { partition: state.partition, logEpoch: request.logEpoch };
+      const refusal = askGate(state, expect, this.#services);
       if (refusal !== null) this.#failed.set(request, refusal);
     }
   }

@@ -52,7 +52,10 @@ export async function openSegment(request: SegmentRequest): Promise<OpenedSegmen
   throw forbidden();
 }
 
-/** Neither past their lifetime nor of another log epoch (S-033). */
+/**
+ * Neither past their lifetime nor of another log epoch (S-033), nor minted for a schema version that the database has left or
+ * that is older than a projection of the partition (part 4, 4.3).
+ */
 async function liveEntries(
   entries: readonly SegmentEntry[],
   { partition }: Identity,
@@ -61,8 +64,9 @@ async function liveEntries(
   const nowMs = clock.nowMs();
   const unexpired = entries.filter(({ expiresAtMs }) => expiresAtMs > nowMs);
   if (unexpired.length === 0) return [];
-  const { logEpoch } = await storage.readSnapshot(partition, (reader) => reader.state());
-  return unexpired.filter((entry) => entry.logEpoch === logEpoch);
+  const state = await storage.readSnapshot(partition, (reader) => reader.state());
+  const versionMin = Math.max(state.storedSchemaVersion, state.newestCheckpointVersion);
+  return unexpired.filter((entry) => entry.logEpoch === state.logEpoch && entry.schemaVersion >= versionMin);
 }
 
 /** `null` when the scopes are revoked or cannot be resolved, which matches no segment. */

@@ -12,6 +12,7 @@ import type { Limits } from '../../protocol/limits.ts';
 import type { ColumnValue, CompiledSchema } from '../../protocol/schema.ts';
 import type { SegmentStore } from '../../storage/segments.ts';
 import type { LogCommit, Storage } from '../../storage/storage.ts';
+import type { Declarations } from './declarations.ts';
 import type { ScopeGrant } from './scopes.ts';
 import type { SegmentBuilds } from './segment-builds.ts';
 
@@ -179,6 +180,15 @@ export type SyncEvent =
       readonly error: unknown;
     }
   | { readonly type: 'storage.failed'; readonly partition: string; readonly error: unknown }
+  /** A request met the serve gate (part 4, 4.3); `details` are those of the client's error. */
+  | {
+      readonly type: 'gate.refused';
+      readonly partition: string;
+      readonly kind: 'schema' | 'epoch' | 'checkpoint';
+      readonly details: JsonObject;
+    }
+  /** The database refused an append of this process: its schema version is below the partition's fence (part 4, 4.1). */
+  | { readonly type: 'writer.fenced'; readonly partition: string; readonly writerVersion: number }
   | { readonly type: 'request.refused'; readonly partition: string; readonly code: string }
   | {
       readonly type: 'segment.built';
@@ -190,6 +200,8 @@ export type SyncEvent =
 
 export interface SyncDeps {
   readonly schema: CompiledSchema;
+  /** Checkpoints that the host of this process declared. */
+  readonly declarations: Declarations;
   readonly storage: Storage;
   readonly segments: SegmentStore;
   /** Pages being built in this process; one per gateway, whatever its schema or storage. */
