@@ -12,6 +12,12 @@ export {
 } from './gateway/auth.ts';
 // Storages and buses, for hosts that bring their own or share one.
 export { createMemoryBusNetwork, type MemoryBusNetwork } from './gateway/bus/memory.ts';
+export {
+  ensureReady,
+  ReadinessError,
+  type ReadinessPhase,
+  type ReadyRequest,
+} from './gateway/ensure-ready.ts';
 export type { FetchHandler, FetchInfo } from './gateway/fetch-http.ts';
 // The gateway and its options.
 export {
@@ -63,6 +69,7 @@ export type {
   RowValidatorInput,
 } from './session/sync/sync-deps.ts';
 export { CommitValidationRejection, ValidationRejection } from './session/sync/validation.ts';
+export type { Checkpoint, CheckpointDeclaration, CheckpointState } from './storage/checkpoints.ts';
 export type { SegmentStore } from './storage/segments.ts';
 export { openSqliteStorage, type SqliteStorageOptions } from './storage/sqlite/sqlite-storage.ts';
 export type { Storage } from './storage/storage.ts';

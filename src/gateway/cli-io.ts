@@ -20,6 +20,8 @@ export const EXIT = {
   failed: 1,
   /** The command line or the configuration is wrong; nothing was started. */
   misused: 2,
+  /** The storage and the schema do not fit, or a backfill is not complete; nothing was served (part 4, 4.2). */
+  notReady: 3,
 } as const;
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];

@@ -15,6 +15,7 @@ import { ConfigError } from './config-error.ts';
 import { readConfigFile } from './config-file.ts';
 import { demo } from './demo/demo-command.ts';
 import { type DevSettings, dev } from './dev.ts';
+import { ReadinessError } from './ensure-ready.ts';
 import { failureLine, secretsOf } from './failure-line.ts';
 import { checkSchema, inspect, STANDARD_INPUT } from './inspect.ts';
 import { migrate } from './migrate.ts';
@@ -28,6 +29,7 @@ Exit codes:
   ${EXIT.ok}    success, also after a drain asked for by SIGINT or SIGTERM
   ${EXIT.failed}    the command ran and failed
   ${EXIT.misused}    the command line or the configuration is wrong; nothing was started
+  ${EXIT.notReady}    serve refused to start; the phase says why: schema_compile, storage_migration, backfill_checkpoint
   130  a second signal cut the drain short
 `;
 
@@ -53,7 +55,10 @@ export async function runCli(args: readonly string[], io: CliIo): Promise<number
       return EXIT.misused;
     }
     io.stderr(`tidegate: ${failureLine(failure, secrets)}\n`);
-    return EXIT.failed;
+    if (!(failure instanceof ReadinessError)) return EXIT.failed;
+    const { cause } = failure;
+    io.stderr(cause instanceof SchemaError ? `${cause.message}\n` : `  ${failureLine(cause, secrets)}\n`);
+    return EXIT.notReady;
   }
 }
 

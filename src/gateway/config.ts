@@ -2,7 +2,9 @@
 import { resolve } from 'node:path';
 import { assertLimits, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import { isRecord } from '../protocol/schema-problems.ts';
+import type { CheckpointDeclaration } from '../storage/checkpoints.ts';
 import type { StaticGrant } from './auth.ts';
+import { readCheckpoints } from './config-checkpoints.ts';
 import { ConfigError, messageOf } from './config-error.ts';
 import type { ConfigFile } from './config-file.ts';
 import { type ModuleHooks, readHooks } from './config-hooks.ts';
@@ -34,6 +36,7 @@ export interface Config {
     | { readonly kind: 'tokens'; readonly tokens: ReadonlyMap<string, StaticGrant> }
     | { readonly kind: 'hooks' };
   readonly hooks: ModuleHooks;
+  readonly checkpoints: readonly CheckpointDeclaration[];
 }
 
 /** A value as found, with its place for messages and its folder for paths. */
@@ -50,6 +53,7 @@ export function resolveConfig(sources: ConfigSources): Config {
   const limits = readLimits(sources, problems);
   const hooks = readHooks(sources.file, problems);
   const tokens = readStaticTokens(sources.file, problems);
+  const checkpoints = readCheckpoints(sources.file, problems);
   reportUnknownKeys(sources.file, problems);
   const storage = readStorage(sources, problems);
   const schema = readSchema(sources, problems);
@@ -68,7 +72,7 @@ export function resolveConfig(sources: ConfigSources): Config {
   }
   if (problems.length > 0 || storage === null || schema === null) throw new ConfigError(problems);
   const access = tokens === null ? { kind: 'hooks' as const } : { kind: 'tokens' as const, tokens };
-  return Object.freeze({ settings, limits, storage, schema, access, hooks });
+  return Object.freeze({ settings, limits, storage, schema, access, hooks, checkpoints });
 }
 
 /** What a command needs that works on the data and serves nobody. */

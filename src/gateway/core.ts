@@ -2,7 +2,6 @@
 import type { Clock, Random } from '../protocol/clock.ts';
 import { assertLimits, DEFAULT_LIMITS, type Limits } from '../protocol/limits.ts';
 import type { CompiledSchema } from '../protocol/schema.ts';
-import { compileSchema } from '../protocol/schema-compiler.ts';
 import type { Bus } from '../session/live/bus.ts';
 import { createCursorWriter } from '../session/live/cursor-writer.ts';
 import { createHub, type Hub } from '../session/live/hub.ts';
@@ -12,10 +11,12 @@ import type { LiveEvents } from '../session/live/live-events.ts';
 import { PRESENCE_OFF } from '../session/live/presence.ts';
 import { NO_BLOBS } from '../session/sync/blob-references.ts';
 import { createCommitQueue } from '../session/sync/commit-queue.ts';
+import { compileDeclarations, type Declarations } from '../session/sync/declarations.ts';
 import { runRound } from '../session/sync/round.ts';
 import { SegmentBuilds } from '../session/sync/segment-builds.ts';
 import type { HostHooks, SyncDeps, SyncEvents } from '../session/sync/sync-deps.ts';
 import { createMemoryBusNetwork } from './bus/memory.ts';
+import { compileReadySchema, ensureStorageReady } from './ensure-ready.ts';
 import type { GatewayOptions } from './gateway-options.ts';
 import { logEvents } from './logged-events.ts';
 import { type GatewayLogger, SILENT_LOGGER } from './logger.ts';
@@ -39,32 +40,36 @@ export interface Core {
   releaseStorage(): Promise<void>;
 }
 
-/** Throws `SchemaError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
+/** Throws `ReadinessError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
 export async function openCore(options: GatewayOptions): Promise<Core> {
   const limits: Limits = Object.freeze({ ...DEFAULT_LIMITS, ...options.limits });
   assertLimits(limits);
-  const schema = compileSchema(options.schema, { crdtTypes: Object.keys(options.crdtMergers ?? {}) });
+  const crdtTypes = Object.keys(options.crdtMergers ?? {});
+  const schema = compileReadySchema({ schema: options.schema, crdtTypes });
+  const declarations = compileDeclarations(options.checkpoints ?? []);
   const hooks = hostHooks(options, schema);
   const clock = options.clock ?? createRealClock();
   const opened = await openStorage(options.storage, clock);
   try {
-    await opened.storage.ensureSchema(schema);
+    await ensureStorageReady(opened.storage, schema, declarations.list);
   } catch (failure) {
     await opened.release();
     throw failure;
   }
-  return assemble(options, { limits, schema, hooks, clock, opened });
+  return assemble(options, { limits, schema, declarations, hooks, clock, opened });
 }
 
 interface Checked {
   readonly limits: Limits;
   readonly schema: CompiledSchema;
+  readonly declarations: Declarations;
   readonly hooks: HostHooks;
   readonly clock: Clock;
   readonly opened: OpenedStorage;
 }
 
-function assemble(options: GatewayOptions, { limits, schema, hooks, clock, opened }: Checked): Core {
+function assemble(options: GatewayOptions, checked: Checked): Core {
+  const { limits, schema, declarations, hooks, clock, opened } = checked;
   const { storage, segments } = opened;
   const logger = options.logger ?? SILENT_LOGGER;
   const random = options.random ?? createRandom();
@@ -73,7 +78,7 @@ function assemble(options: GatewayOptions, { limits, schema, hooks, clock, opene
   const hub = createHub({ schema, storage, limits, clock, bus, events });
   const cursors = createCursorWriter({ storage, clock, limits, events });
   const lastSeen = createLastSeen({ storage, clock, limits, events });
-  const shared = { schema, storage, hooks, limits, clock, random, events, sha256: sha256Hex };
+  const shared = { schema, declarations, storage, hooks, limits, clock, random, events, sha256: sha256Hex };
   const commits = createCommitQueue({ ...shared, sink: hub, blobs: NO_BLOBS });
   const sync: SyncDeps = { ...shared, segments, segmentBuilds: new SegmentBuilds(), commits, cursors };
   const duplicateClients = options.duplicateClients ?? 'replace';

@@ -5,6 +5,7 @@ import type { Limits } from '../protocol/limits.ts';
 import type { SchemaDocument } from '../protocol/schema-document.ts';
 import type { Bus } from '../session/live/bus.ts';
 import type { CommitValidator, CrdtMerger, Identity, RowValidator } from '../session/sync/sync-deps.ts';
+import type { CheckpointDeclaration } from '../storage/checkpoints.ts';
 import type { PostgresStorageOptions } from '../storage/postgres/options.ts';
 import type { SegmentStore } from '../storage/segments.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -29,6 +30,11 @@ export interface GatewayOptions {
   /** Refused with a `SchemaError` that names every problem. */
   readonly schema: SchemaDocument;
   readonly storage: StorageOption;
+  /**
+   * Backfills that this version of the schema rolls out (part 4): installed together with the version, and served only once
+   * activated. Every process of the version declares the same ones until they are.
+   */
+  readonly checkpoints?: readonly CheckpointDeclaration[];
   readonly authenticate: Authenticate;
   /** Variable → values that the actor may read and write; `'*'` = any. Called at most once per request; a throw revokes. */
   readonly resolveScopes: (who: Identity) => ScopeMap | Promise<ScopeMap>;
@@ -47,6 +53,8 @@ export interface GatewayOptions {
   /** `replace` (default): a newer connection of a client closes the older one with 4409. */
   readonly duplicateClients?: 'replace' | 'keep';
   readonly limits?: Partial<Limits>;
+  /** With it as bearer token, `/readyz` names the backfills that are pending. Default: it names them to nobody. */
+  readonly operatorToken?: string;
   /** A `pino` instance is one. Default: silence. */
   readonly logger?: GatewayLogger;
   /** Between several gateways on one database. Default: this one is alone. Closed with the gateway. */

@@ -8,12 +8,13 @@ import { type Core, openCore } from './core.ts';
 import { createCors } from './cors.ts';
 import { createFetchHandler, type FetchHandler } from './fetch-http.ts';
 import type { GatewayOptions } from './gateway-options.ts';
-import { createHttpHandler, type HttpHandler, type Readiness } from './http.ts';
+import { createHttpHandler, type HttpHandler } from './http.ts';
 import { parseTarget } from './http-message.ts';
 import { createInFlight, type InFlight } from './in-flight.ts';
 import { type ListenAddress, type ListenRequest, startListener } from './listener.ts';
 import { createNodeHandler, type NodeHandler } from './node-http.ts';
 import { createOriginPolicy } from './origins.ts';
+import { createIsOperator, type Readiness, ReadinessProbe } from './readiness.ts';
 import { keepAliveDuring } from './real-clock.ts';
 import { matchRoute, normalizeMount } from './routes.ts';
 import { Shutdown } from './shutdown.ts';
@@ -58,7 +59,7 @@ export interface ActorAddress {
   readonly actorId: string;
 }
 
-/** Throws `SchemaError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
+/** Throws `ReadinessError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const mount = normalizeMount(options.mount ?? '/');
   const core = await keepAliveDuring(openCore(options));
@@ -74,11 +75,18 @@ class RunningGateway implements Gateway {
   readonly #exchanges: InFlight = createInFlight();
   readonly #transport: WsTransport;
   readonly #shutdown: Shutdown;
-  #probe: Promise<Readiness> | null = null;
+  readonly #readinessProbe: ReadinessProbe;
 
   constructor(options: GatewayOptions, mount: string, core: Core) {
     const { limits, clock, random, logger } = core;
+    const { storage, schema, declarations } = core.sync;
     this.#core = core;
+    this.#readinessProbe = new ReadinessProbe({
+      storage,
+      schemaVersion: schema.version,
+      declarations,
+      logger,
+    });
     this.#mount = mount;
     const handler = this.#createHttp(options);
     this.nodeHandler = createNodeHandler({
@@ -162,7 +170,7 @@ class RunningGateway implements Gateway {
     return this.#shutdown.run();
   }
 
-  #createHttp({ authenticate, allowedOrigins = [] }: GatewayOptions): HttpHandler {
+  #createHttp({ authenticate, allowedOrigins = [], operatorToken }: GatewayOptions): HttpHandler {
     const { sync, lastSeen, limits, clock, logger } = this.#core;
     const identify = createIdentify(authenticate, clock);
     return createHttpHandler({
@@ -176,6 +184,7 @@ class RunningGateway implements Gateway {
       openSegment: ({ who, segmentId, scopesHeader }) =>
         openSegment({ who, segmentId, scopesHeader, deps: sync }),
       readiness: () => this.#readiness(),
+      isOperator: createIsOperator(operatorToken),
       isDraining: () => this.#shutdown.state !== 'running',
       rounds: this.#rounds,
       cors: createCors(allowedOrigins),
@@ -211,21 +220,7 @@ class RunningGateway implements Gateway {
   }
 
   #readiness(): Promise<Readiness> {
-    if (this.#shutdown.state !== 'running') return Promise.resolve('draining');
-    // The route is open to everybody: however many ask, the storage is asked once at a time.
-    this.#probe ??= this.#askStorage().finally(() => {
-      this.#probe = null;
-    });
-    return this.#probe;
-  }
-
-  async #askStorage(): Promise<Readiness> {
-    try {
-      await this.#core.sync.storage.ping();
-      return 'ready';
-    } catch (failure) {
-      this.#core.logger.error({ err: failure }, 'the storage does not answer');
-      return 'unavailable';
-    }
+    if (this.#shutdown.state !== 'running') return Promise.resolve({ status: 'draining' });
+    return this.#readinessProbe.ask();
   }
 }

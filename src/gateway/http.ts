@@ -18,6 +18,7 @@ import {
 } from './http-message.ts';
 import type { InFlight } from './in-flight.ts';
 import type { GatewayLogger } from './logger.ts';
+import { describeReadiness, type IsOperator, type Readiness } from './readiness.ts';
 import { readRequestBody } from './request-body.ts';
 import { createRoundBody, type Round } from './round-body.ts';
 import { matchRoute, type RouteName } from './routes.ts';
@@ -26,8 +27,6 @@ export interface OpenSegment {
   /** Uncompressed bytes; throws `sync.segment_expired` when they went away since. */
   read(): Promise<Uint8Array>;
 }
-
-export type Readiness = 'ready' | 'draining' | 'unavailable';
 
 export interface HttpDeps {
   readonly mount: string;
@@ -43,6 +42,7 @@ export interface HttpDeps {
     readonly scopesHeader: string | null;
   }) => Promise<OpenSegment>;
   readonly readiness: () => Promise<Readiness>;
+  readonly isOperator: IsOperator;
   /** A server that drains finishes what it has and takes nothing new. */
   readonly isDraining: () => boolean;
   readonly rounds: InFlight;
@@ -67,7 +67,8 @@ export function createHttpHandler(deps: HttpDeps): HttpHandler {
     segment: (request, segmentId) => serveSegment(request, segmentId, deps),
     realtime: async () => upgradeRequired(),
     live: async () => jsonResponse(200, { status: 'alive' }),
-    ready: async () => describeReadiness(await deps.readiness()),
+    ready: async (request) =>
+      describeReadiness(await deps.readiness(), deps.isOperator(request) ? 'operator' : 'anybody'),
   };
 
   const route = async (request: HttpRequest): Promise<HttpResponse> => {
@@ -215,10 +216,6 @@ function upgradeRequired(): HttpResponse {
 function wrongMethod(allow: readonly string[]): HttpResponse {
   const error = new SyncError('sync.invalid_request', 'the method is not allowed here', { httpStatus: 405 });
   return errorResponse(error, { allow: allow.join(', ') });
-}
-
-function describeReadiness(readiness: Readiness): HttpResponse {
-  return jsonResponse(readiness === 'ready' ? 200 : 503, { status: readiness });
 }
 
 interface Exchange {

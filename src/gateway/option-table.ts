@@ -159,6 +159,15 @@ export const OPTIONS = [
   },
   {
     ...BASE,
+    name: 'operatorToken',
+    group: 'access',
+    type: 'text',
+    default: null,
+    secrecy: 'secret',
+    sentence: 'With it as bearer token, /readyz names the backfills that are pending; without, to nobody.',
+  },
+  {
+    ...BASE,
     name: 'auth',
     group: 'access',
     type: 'structure',
@@ -203,6 +212,16 @@ export const OPTIONS = [
     reach: 'module',
     default: null,
     sentence: 'Rejects a whole commit by throwing CommitValidationRejection.',
+  },
+  {
+    ...BASE,
+    name: 'checkpoints',
+    group: 'data',
+    type: 'structure',
+    reach: 'file',
+    default: null,
+    sentence:
+      'Backfills that this version of the schema rolls out: [{ partition, name, schemaVersion }]. See docs/BACKFILL.md.',
   },
   {
     ...BASE,

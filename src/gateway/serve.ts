@@ -36,6 +36,8 @@ export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
     rowValidators: hooks.rowValidators,
     ...(hooks.commitValidator === null ? {} : { commitValidator: hooks.commitValidator }),
     crdtMergers: hooks.crdtMergers,
+    checkpoints: config.checkpoints,
+    ...(settings.operatorToken === null ? {} : { operatorToken: settings.operatorToken }),
     mount: settings.mount,
     allowedOrigins: settings.allowedOrigins,
     duplicateClients: settings.duplicateClients === 'keep' ? 'keep' : 'replace',

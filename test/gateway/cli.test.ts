@@ -127,10 +127,11 @@ describe('serve', () => {
     expect(err).toContain(problem);
   });
 
-  test('a schema that cannot be served is misuse', async () => {
+  test('a schema that cannot be served: exit 3, with the phase and every problem', async () => {
     const folder = createConfig({ schema: { version: 0, tables: [] } });
     const { code, err } = await run(['serve', '--config', 'tidegate.json'], { workingFolder: folder });
-    expect(code).toBe(EXIT.misused);
+    expect(code).toBe(EXIT.notReady);
+    expect(err).toContain('(schema_compile)');
     expect(err).toContain('version is not a whole number');
   });
 

@@ -276,7 +276,13 @@ describe('options', () => {
 
   test('a schema that cannot be served names its problems', async () => {
     const schema = { version: 0, tables: [{ ...SCHEMA.tables[0]!, scopes: [] }] };
-    await expect(createGateway(gatewayOptions({ schema }))).rejects.toBeInstanceOf(SchemaError);
+    const failure = await createGateway(gatewayOptions({ schema })).catch((thrown: unknown) => thrown);
+    expect(failure).toMatchObject({
+      code: 'sync.schema_not_ready',
+      phase: 'schema_compile',
+      schemaVersion: 0,
+    });
+    expect(failure instanceof Error ? failure.cause : null).toBeInstanceOf(SchemaError);
   });
 
   test('a port that is taken rejects and leaves the gateway usable', async () => {

@@ -1,5 +1,6 @@
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { Readiness } from '../../src/gateway/readiness.ts';
 import type { Round } from '../../src/gateway/round-body.ts';
 import { SyncError } from '../../src/protocol/errors.ts';
 import { begin, call, json, once, rawConnect, rawExchange } from './support/http-client.ts';
@@ -481,11 +482,11 @@ describe('everything else', () => {
   });
 
   test('liveness and readiness', async () => {
-    let readiness: 'ready' | 'draining' | 'unavailable' = 'ready';
+    let readiness: Readiness = { status: 'ready' };
     const { url } = await start({ readiness: async () => readiness });
     expect((await call(`${url}/healthz`)).status).toBe(200);
     expect((await call(`${url}/readyz`)).status).toBe(200);
-    readiness = 'draining';
+    readiness = { status: 'draining' };
     expect((await call(`${url}/readyz`)).status).toBe(503);
     expect((await call(`${url}/healthz`)).status).toBe(200);
     expect((await call(`${url}/healthz`, { method: 'HEAD' })).body.byteLength).toBe(0);

@@ -5,6 +5,7 @@ test('the run-time exports of the package are these and no others', () => {
   expect(Object.keys(tidegate).sort()).toEqual([
     'CommitValidationRejection',
     'DEFAULT_LIMITS',
+    'ReadinessError',
     'SchemaError',
     'StorageConstraintError',
     'StorageError',
@@ -17,6 +18,7 @@ test('the run-time exports of the package are these and no others', () => {
     'createRandom',
     'createRealClock',
     'createStaticTokens',
+    'ensureReady',
     'openSqliteStorage',
   ]);
 });

@@ -2,6 +2,7 @@
  * The whole sync core over a real SQLite file: rounds as a client would run them, on a clock whose time only the test moves
  * and whose turns are those of the real event loop.
  */
+
 import { createHash } from 'node:crypto';
 import { setImmediate as onNextTurn } from 'node:timers';
 import type { Random } from '../../src/protocol/clock.ts';
@@ -22,6 +23,7 @@ import type { ColumnValue, CompiledSchema, CompiledTable } from '../../src/proto
 import { compileSchema } from '../../src/protocol/schema-compiler.ts';
 import { NO_BLOBS } from '../../src/session/sync/blob-references.ts';
 import { createCommitQueue } from '../../src/session/sync/commit-queue.ts';
+import { type Declarations, NOTHING_DECLARED } from '../../src/session/sync/declarations.ts';
 import { runRound } from '../../src/session/sync/round.ts';
 import type { RoundOutcome } from '../../src/session/sync/round-outcome.ts';
 import { SegmentBuilds } from '../../src/session/sync/segment-builds.ts';
@@ -151,6 +153,7 @@ export interface SyncHarnessOptions {
   readonly schema?: unknown;
   readonly limits?: Partial<Limits>;
   readonly hooks?: Partial<HostHooks>;
+  readonly declarations?: Declarations;
   /** Wrap the real ones, to hold, count or fail their calls. */
   readonly wrapStorage?: (storage: Storage) => Storage;
   readonly wrapSegments?: (segments: SegmentStore) => SegmentStore;
@@ -213,6 +216,7 @@ export class SyncHarness {
     this.cursors = new NotedCursors(this.storage, () => this.clock.nowMs());
     const shared = {
       schema: this.schema,
+      declarations: options.declarations ?? NOTHING_DECLARED,
       storage: this.storage,
       limits: { ...DEFAULT_LIMITS, ...options.limits },
       clock: this.clock,

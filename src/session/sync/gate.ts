@@ -71,7 +71,9 @@ export function askGate(
 }
 
 function schemaNotReady(details: JsonObject): SyncError {
-  return new SyncError('sync.schema_not_ready', 'the server is not ready to serve this partition', { details });
+  return new SyncError('sync.schema_not_ready', 'the server is not ready to serve this partition', {
+    details,
+  });
 }
 
 /** For the pushes of a process that the database itself refused: another one, of the newer version, can take them. */

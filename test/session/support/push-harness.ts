@@ -1,4 +1,5 @@
 /** A commit queue over a real SQLite storage, with a host that a test makes up and a clock whose time stands still. */
+
 import { createHash } from 'node:crypto';
 import { setImmediate as onNextTurn } from 'node:timers';
 import type { Random } from '../../../src/protocol/clock.ts';
@@ -10,6 +11,7 @@ import type { ColumnValue, CompiledSchema, CompiledTable } from '../../../src/pr
 import { compileSchema } from '../../../src/protocol/schema-compiler.ts';
 import { type BlobReferences, NO_BLOBS } from '../../../src/session/sync/blob-references.ts';
 import { createCommitQueue } from '../../../src/session/sync/commit-queue.ts';
+import { type Declarations, NOTHING_DECLARED } from '../../../src/session/sync/declarations.ts';
 import type { RejectionRecord } from '../../../src/session/sync/push-rejection.ts';
 import type { ScopeGrant } from '../../../src/session/sync/scopes.ts';
 import type {
@@ -102,6 +104,7 @@ export interface HarnessOptions {
   readonly hooks?: Partial<HostHooks>;
   readonly limits?: Partial<Limits>;
   readonly blobs?: BlobReferences;
+  readonly declarations?: Declarations;
   /** Wraps the real storage, to hold it or to let it fail. */
   readonly wrap?: (storage: Storage) => Storage;
 }
@@ -157,6 +160,7 @@ export class PushHarness {
   newQueue(options: HarnessOptions = this.#options): CommitQueue {
     return createCommitQueue({
       schema: this.schema,
+      declarations: options.declarations ?? NOTHING_DECLARED,
       storage: this.storage,
       hooks: {
         resolveScopes: () => ({}),

@@ -1,4 +1,5 @@
 /** Nodes of a gateway over one storage in memory, with fake sockets, scripted rounds and a clock that only the test moves. */
+
 import type { ScopeMap, StoredScopes } from '../../../../src/protocol/frames.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../../../src/protocol/limits.ts';
 import type { CompiledSchema } from '../../../../src/protocol/schema.ts';
@@ -11,6 +12,7 @@ import type { LiveEvent } from '../../../../src/session/live/live-events.ts';
 import { PRESENCE_OFF, type Presence } from '../../../../src/session/live/presence.ts';
 import type { RoundHandler } from '../../../../src/session/live/session-context.ts';
 import type { DuplicateClients } from '../../../../src/session/live/session-registry.ts';
+import { NOTHING_DECLARED } from '../../../../src/session/sync/declarations.ts';
 import type { Registration } from '../../../../src/session/sync/round-outcome.ts';
 import { SegmentBuilds } from '../../../../src/session/sync/segment-builds.ts';
 import type { Identity, SyncDeps } from '../../../../src/session/sync/sync-deps.ts';
@@ -104,6 +106,7 @@ export class LiveHarness {
     const writers = { storage, clock, limits, events };
     const hub = createHub({ schema: LIVE_SCHEMA, storage, limits, clock, bus, events });
     const deps: SyncDeps = {
+      declarations: NOTHING_DECLARED,
       schema: LIVE_SCHEMA,
       storage,
       segments: NO_SEGMENTS,
