@@ -132,20 +132,20 @@ export function sourceSuite(storage: () => Storage): void {
   test('through a log of thousands of other commits', async () => {
     const partition = await newPartition(storage());
     await write(storage(), partition, [task('t1', 'p1')]);
-    for (let batch = 0; batch < 5; batch++) {
+    for (let batch = 0; batch < 3; batch++) {
       await write(storage(), partition, ...Array.from({ length: 1_000 }, (_, nth) => [note(nth, 'p1')]));
     }
     await write(storage(), partition, [task('t2', 'p1')]);
     await write(storage(), partition, [note(1, 'p1')]);
     const { changes: found } = await changes(partition);
-    expect(found.map(({ commitSeq }) => commitSeq)).toEqual([1, 5_002]);
-    expect(await storage().sourceCoverageSeq(partition, ['tasks'])).toBe(5_002);
-    expect(await storage().sourceCoverageSeq(partition, ['notes', 'tasks'])).toBe(5_003);
+    expect(found.map(({ commitSeq }) => commitSeq)).toEqual([1, 3_002]);
+    expect(await storage().sourceCoverageSeq(partition, ['tasks'])).toBe(3_002);
+    expect(await storage().sourceCoverageSeq(partition, ['notes', 'tasks'])).toBe(3_003);
     expect(await storage().sourceCoverageSeq(partition, ['sealed'])).toBe(0);
     expect(await storage().sourceCoverageSeq(partition, [])).toBe(0);
-    await storage().pruneLog({ partition, horizon: 5_002, commitsMax: 10_000 });
+    await storage().pruneLog({ partition, horizon: 3_002, commitsMax: 10_000 });
     expect(await storage().sourceCoverageSeq(partition, ['tasks'])).toBe(0);
-    expect(await storage().sourceCoverageSeq(partition, ['notes'])).toBe(5_003);
+    expect(await storage().sourceCoverageSeq(partition, ['notes'])).toBe(3_003);
     expect(await storage().sourceCoverageSeq('nobody', ['notes'])).toBe(0);
   });
 
