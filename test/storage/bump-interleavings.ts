@@ -9,92 +9,106 @@ import { openPostgresStorage } from '../../src/storage/postgres/postgres-storage
 import type { Storage } from '../../src/storage/storage.ts';
 
 const WRITERS = 3;
+/** Bump, declaration and backfill. */
+const OTHERS = 3;
 const PAUSES_MAX = 6;
 const NAME = 'totals';
 
-export interface Interleavings {
+/** One namespace with a small schema; each seed raises its version by one and uses partitions of its own. */
+export class Interleavings {
+  readonly #namespace: string;
+  readonly #storage: Storage;
+  readonly #writers: readonly pg.Client[];
+  readonly #pausers: readonly pg.Client[];
+  #version = 1;
+  #unfinished: string | null = null;
   /** What became of old writers: `finished` held their partition when the bump came, `fenced` came after it. */
-  readonly outcomes: { finished: number; fenced: number };
+  readonly outcomes = { finished: 0, fenced: 0 };
+
+  private constructor(namespace: string, storage: Storage, clients: readonly pg.Client[]) {
+    this.#namespace = namespace;
+    this.#storage = storage;
+    this.#writers = clients.slice(0, WRITERS);
+    this.#pausers = clients.slice(WRITERS);
+  }
+
+  static async open(options: {
+    readonly url: string;
+    readonly namespace: string;
+    readonly clock: Clock;
+    /** Seeds are below it. */
+    readonly seeds: number;
+  }): Promise<Interleavings> {
+    const { url, namespace, clock, seeds } = options;
+    const { storage } = await openPostgresStorage({ connection: url, namespace, clock });
+    await storage.ensureSchema(schemaOf(1));
+    const clients = Array.from({ length: WRITERS + OTHERS }, () => new pg.Client({ connectionString: url }));
+    for (const client of clients) await client.connect();
+    const partitions = `FROM generate_series(0, ${seeds - 1}) AS seed, (VALUES ('p'), ('q')) AS kind (letter)`;
+    await clients[0]!.query(
+      `INSERT INTO "${namespace}".sync_partitions (partition) SELECT letter || seed ${partitions};
+       INSERT INTO "${namespace}".sync_partition_registry (partition, log_epoch, last_authenticated_at_ms)
+         SELECT letter || seed, 'e', 1 ${partitions}`,
+    );
+    return new Interleavings(namespace, storage, clients);
+  }
+
   /** Throws where an order broke a promise. */
-  run(seed: number): Promise<void>;
-  close(): Promise<void>;
+  async run(seed: number): Promise<void> {
+    const before = this.#version++;
+    const version = this.#version;
+    const [mine, theirs] = [`p${seed}`, `q${seed}`];
+    const storage = this.#storage;
+    const clients = [...this.#writers, ...this.#pausers];
+    const pauses = clients.map((client, actor) => pausesOf(client, seed * clients.length + actor));
+    const [bumpPause, declarePause, workPause] = pauses.slice(WRITERS);
+    const declared = { partition: mine, name: NAME, schemaVersion: version };
+    const bump = bumpPause!().then(() => storage.ensureSchema(schemaOf(version), [declared]));
+    // Another host declares by itself, in a partition that has an old writer too.
+    const alone = { partition: theirs, name: NAME, schemaVersion: version + 1_000_000, nowMs: 1 };
+    const declaration = declarePause!().then(() => storage.declareCheckpoint(alone));
+    const unfinished = this.#unfinished;
+    this.#unfinished = mine;
+    const work = workPause!().then(() => (unfinished === null ? null : workOn(storage, unfinished, before)));
+    const old = this.#writers.map((client, nth) =>
+      oldWriter(client, this.#namespace, { partition: nth === 0 ? theirs : mine, pause: pauses[nth]! }),
+    );
+    const [, , , ...writers] = await Promise.all([bump, declaration, work, ...old]);
+    // Without the table's lock, a declaration alone may come before or after the first one's commit.
+    for (const { sawVersion, outcome } of writers.slice(1)) {
+      if (outcome !== (sawVersion === before ? 'finished' : 'fenced')) {
+        throw new Error(`seed ${seed}: a writer that saw version ${sawVersion} of ${version} ${outcome}`);
+      }
+      this.outcomes[outcome]++;
+    }
+  }
+
+  /** Partitions whose head is not the number of their commits: one that was refused left a gap, or one got lost. */
+  async gaps(): Promise<readonly string[]> {
+    const { rows } = await this.#writers[0]!.query<{ partition: string }>(
+      `SELECT p.partition FROM "${this.#namespace}".sync_partitions AS p WHERE p.max_commit_seq <>
+        (SELECT count(*) FROM "${this.#namespace}".sync_commits AS c WHERE c.partition = p.partition)`,
+    );
+    return rows.map(({ partition }) => partition);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#writers, ...this.#pausers].map((client) => client.end()));
+    await this.#storage.close();
+  }
+}
+
+/** Of one actor: they depend on the seed alone. */
+function pausesOf(client: pg.Client, seed: number): () => Promise<void> {
+  const next = mulberry(seed);
+  return async () => {
+    for (let left = next() % PAUSES_MAX; left > 0; left--) await client.query('SELECT 1');
+  };
 }
 
 interface OldCommit {
   readonly partition: string;
-  /** Schema version in the database before the bump. */
-  readonly before: number;
   readonly pause: () => Promise<void>;
-}
-
-/** One namespace with a small schema; each seed raises its version by one and uses partitions of its own. */
-export async function openInterleavings(options: {
-  readonly url: string;
-  readonly namespace: string;
-  readonly clock: Clock;
-}): Promise<Interleavings> {
-  const { url, namespace, clock } = options;
-  const { storage } = await openPostgresStorage({ connection: url, namespace, clock });
-  let version = 1;
-  let previous: string | null = null;
-  await storage.ensureSchema(schemaOf(version));
-  const clients = Array.from({ length: WRITERS }, () => new pg.Client({ connectionString: url }));
-  const pauser = new pg.Client({ connectionString: url });
-  for (const client of [...clients, pauser]) await client.connect();
-  const outcomes = { finished: 0, fenced: 0 };
-
-  async function run(seed: number): Promise<void> {
-    const next = mulberry(seed);
-    const before = version;
-    version++;
-    const [mine, theirs] = [`p${seed}`, `q${seed}`];
-    for (const partition of [mine, theirs]) {
-      await storage.admit({ partition, clientId: 'c', newLogEpoch: 'e', nowMs: 1 });
-    }
-    const pause = async (): Promise<void> => {
-      for (let left = next() % PAUSES_MAX; left > 0; left--) await pauser.query('SELECT 1');
-    };
-    const declared = { partition: mine, name: NAME, schemaVersion: version };
-    const bump = pause().then(() => storage.ensureSchema(schemaOf(version), [declared]));
-    // Another host declares by itself, in a partition that has an old writer too.
-    const alone = { partition: theirs, name: NAME, schemaVersion: version + 1_000_000, nowMs: 1 };
-    const declaration = pause().then(() => storage.declareCheckpoint(alone));
-    const old = clients.map((client, nth) =>
-      oldWriter(client, namespace, { partition: nth === 0 ? theirs : mine, before, pause }),
-    );
-    const unfinished = previous;
-    previous = mine;
-    const worker = pause().then(() =>
-      unfinished === null ? undefined : workOn(storage, unfinished, before),
-    );
-    const [, , , ...writers] = await Promise.all([bump, declaration, worker, ...old]);
-    for (const [nth, writer] of writers.entries()) {
-      // Without the table's lock, a declaration alone is before or after each of them.
-      if (nth === 0) continue;
-      if (writer.sawVersion === before && writer.outcome !== 'finished') throw broken(seed, writer);
-      if (writer.sawVersion === version && writer.outcome !== 'fenced') throw broken(seed, writer);
-      outcomes[writer.outcome]++;
-    }
-    await assertHeadsDense(seed);
-  }
-
-  /** What was numbered landed, and what was refused left no gap. */
-  async function assertHeadsDense(seed: number): Promise<void> {
-    const { rows } = await clients[0]!.query(
-      `SELECT p.partition FROM "${namespace}".sync_partitions AS p WHERE p.partition IN ('p${seed}', 'q${seed}')
-       AND p.max_commit_seq <> (SELECT count(*) FROM "${namespace}".sync_commits AS c WHERE c.partition = p.partition)`,
-    );
-    if (rows.length > 0) throw new Error(`seed ${seed}: a partition's head is not the number of its commits`);
-  }
-
-  return {
-    outcomes,
-    run,
-    close: async () => {
-      await Promise.all([...clients, pauser].map((client) => client.end()));
-      await storage.close();
-    },
-  };
 }
 
 interface OldWriter {
@@ -158,10 +172,6 @@ function schemaOf(version: number) {
     version,
     tables: [{ name: 'items', primaryKey: 'id', columns, scopes: ['list:{list}'] }],
   });
-}
-
-function broken(seed: number, { sawVersion, outcome }: OldWriter): Error {
-  return new Error(`seed ${seed}: a writer that saw version ${sawVersion} ${outcome}`);
 }
 
 /** Whole numbers from a seed. */

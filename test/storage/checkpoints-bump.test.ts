@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createRealClock } from '../../src/gateway/real-clock.ts';
 import { createTestDatabase, runSql, type TestDatabase } from '../support/postgres-server.ts';
-import { type Interleavings, openInterleavings } from './bump-interleavings.ts';
+import { Interleavings } from './bump-interleavings.ts';
 
 const SEEDS = 1_000;
 /** Namespaces side by side: what one waits for, another uses. */
@@ -18,7 +18,12 @@ beforeAll(async () => {
   await runSql(database.url, `ALTER DATABASE ${name} SET synchronous_commit = off`);
   lanes = await Promise.all(
     Array.from({ length: LANES }, (_, nth) =>
-      openInterleavings({ url: database.url, namespace: `lane${nth}`, clock: createRealClock() }),
+      Interleavings.open({
+        url: database.url,
+        namespace: `lane${nth}`,
+        clock: createRealClock(),
+        seeds: SEEDS,
+      }),
     ),
   );
 });
@@ -34,6 +39,7 @@ test('4.5-2: who is inside finishes, who comes waits and is fenced, no deadlock 
       for (let seed = nth; seed < SEEDS; seed += LANES) await lane.run(seed);
     }),
   );
+  for (const lane of lanes) expect(await lane.gaps()).toEqual([]);
   const total = lanes.map(({ outcomes }) => outcomes);
   const finished = total.reduce((sum, outcome) => sum + outcome.finished, 0);
   const fenced = total.reduce((sum, outcome) => sum + outcome.fenced, 0);
