@@ -21,7 +21,8 @@ const INTRODUCTION = `# Configuration
 \`tidegate serve --config FILE\` reads a JSON file, or a \`.js\`, \`.mjs\` or \`.ts\` module whose default export is the
 configuration. A flag wins over an environment variable, a variable over the file, the file over the default. Everything is
 checked before anything starts, and all problems are reported at once (exit code 2). The file itself may be named by
-\`TIDEGATE_CONFIG\`. Relative paths in a file start at the file's folder, others at the working folder.
+\`TIDEGATE_CONFIG\`. \`tidegate migrate\` and \`tidegate rotate-epoch\` ([OPERATIONS.md](OPERATIONS.md)) read the same
+options. Relative paths in a file start at the file's folder, others at the working folder.
 
 Some options are written in a file only, and functions in a module only; their row says so. Under Kubernetes, a service that
 is named \`tidegate\` makes the cluster set \`TIDEGATE_PORT\` to an address: set \`enableServiceLinks: false\`.

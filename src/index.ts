@@ -26,7 +26,7 @@ export {
   type Gateway,
   type GatewayStats,
 } from './gateway/gateway.ts';
-export type { GatewayOptions, StorageOption } from './gateway/gateway-options.ts';
+export type { GatewayOptions, PostgresTuning, StorageOption } from './gateway/gateway-options.ts';
 export type { ListenAddress, ListenRequest } from './gateway/listener.ts';
 export type { GatewayLogger } from './gateway/logger.ts';
 export type { NodeHandler } from './gateway/node-http.ts';
