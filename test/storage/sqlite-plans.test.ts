@@ -24,8 +24,9 @@ afterEach(() => {
 });
 
 const WIDE_SEARCH = /\((_sync_)?partition=\?( AND tbl=\?)?\)$/;
-/** Keyed by the partition alone; its few checkpoints (`own`); and a rotation deletes all client records of its partition. */
-const ONE_PER_PARTITION = /^SEARCH (p|registry|sync_partitions|sync_partition_registry|sync_clients|own) /;
+/** Keyed by the partition alone; its few checkpoints (`own`, `checkpoint`); and a rotation deletes all client records of its partition. */
+const ONE_PER_PARTITION =
+  /^SEARCH (p|registry|sync_partitions|sync_partition_registry|sync_clients|own|checkpoint|fence) /;
 /** The list of unfinished checkpoints, which stand alone in a partial index: few, and bounded by a LIMIT. */
 const UNFINISHED =
   /^SCAN (sync_backfill_checkpoints USING INDEX sync_backfill_checkpoints_unfinished|unfinished|u)$/;
@@ -77,8 +78,29 @@ async function serve(storage: Storage): Promise<void> {
     { ...cursor, mode: 'raise' },
   ]);
   await storage.touchPartitions(new Map([[partition, 1]]));
+  await backfill(storage, partition);
   await storage.pruneLog({ partition, horizon: 2, commitsMax: 10 });
   await storage.rotateEpoch({ partition, logEpoch: 'e2' });
+}
+
+async function backfill(storage: Storage, partition: string): Promise<void> {
+  const declared = { partition, name: 'totals', schemaVersion: 3, nowMs: 1 };
+  await storage.declareCheckpoint(declared);
+  await storage.readServeGate(partition, 3);
+  await storage.readCheckpoints(partition);
+  await storage.listCheckpoints({ after: { partition: 'a', name: 'a' }, max: 10 });
+  const { ownerEpoch } = await storage.claimCheckpoint(declared);
+  const progress = { name: 'totals', ownerEpoch, watermark: 0, observedRows: 0, nowMs: 1 };
+  await storage.transaction(partition, async (tx) => {
+    await tx.scanTable({ table: TASKS, ...WHOLE_PAGE });
+    await tx.scanTable({ table: TASKS, ...WHOLE_PAGE, afterRowId: 't0' });
+    await tx.readSourceChanges({ tables: ['tasks'], afterSeq: 0, throughSeq: 3, changesMax: 10 });
+    await tx.advanceCheckpoint({ ...progress, scan: { headSeq: 3, table: 'tasks', afterRowId: null } });
+  });
+  await storage.advanceCheckpoint({ partition, ...progress, scan: null });
+  const watermark = await storage.sourceCoverageSeq(partition, ['tasks']);
+  await storage.hasSourceChangesAbove(partition, ['tasks'], watermark);
+  await storage.activateCheckpoint({ ...declared, ownerEpoch, watermark, sources: ['tasks'] });
 }
 
 test('S-043: every statement finds its rows through a key or an index', async () => {

@@ -17,9 +17,9 @@ const OF_TABLES = 'tbl IN (SELECT wanted.value FROM json_each(?) AS wanted)';
 
 export function scanTable({ connection, partition }: ReadPlace, scan: TableScan): RowPage {
   const { table, afterRowId, rowsMax } = scan;
-  const after = afterRowId === null ? '' : ' AND r._sync_row_id > ?';
+  const from = afterRowId === null ? ">= ''" : '> ?';
   const sql = `SELECT ${ROW_COLUMNS} FROM ${quoted(table.name)} AS r
-    WHERE r._sync_partition = ?${after} ORDER BY r._sync_row_id LIMIT ?`;
+    WHERE r._sync_partition = ? AND r._sync_row_id ${from} ORDER BY r._sync_row_id LIMIT ?`;
   const collector = new PageCollector(scan);
   const parser = new ScopesParser();
   // One more than the page tells whether more follow.
@@ -119,8 +119,8 @@ export function readLogEnds(
   partition: string,
 ): { readonly first: number; readonly last: number } {
   const row = connection.get(
-    `SELECT (SELECT min(commit_seq) FROM sync_changes WHERE partition = ?),
-       (SELECT max(commit_seq) FROM sync_changes WHERE partition = ?)`,
+    `SELECT (SELECT min(commit_seq) FROM sync_changes WHERE partition = ? AND commit_seq > 0),
+       (SELECT max(commit_seq) FROM sync_changes WHERE partition = ? AND commit_seq > 0)`,
     [partition, partition],
   );
   return { first: (row?.[0] ?? 0) as number, last: (row?.[1] ?? 0) as number };

@@ -15,10 +15,10 @@ import type { SqliteConnection, SqlRow } from './driver.ts';
 
 type Declared = CheckpointDeclaration & { readonly nowMs: number };
 
-const CHECKPOINT_COLUMNS = `c.partition, c.name, c.schema_version, c.state, c.watermark, c.owner_epoch, c.observed_rows,
-  c.updated_at_ms, scan.head_seq, scan.tbl, scan.after_row_id`;
-const CHECKPOINT_SOURCE = `sync_backfill_checkpoints AS c
-  LEFT JOIN sync_backfill_scans AS scan ON scan.partition = c.partition AND scan.name = c.name`;
+const CHECKPOINT_COLUMNS = `checkpoint.partition, checkpoint.name, checkpoint.schema_version, checkpoint.state, checkpoint.watermark, checkpoint.owner_epoch, checkpoint.observed_rows,
+  checkpoint.updated_at_ms, scan.head_seq, scan.tbl, scan.after_row_id`;
+const CHECKPOINT_SOURCE = `sync_backfill_checkpoints AS checkpoint
+  LEFT JOIN sync_backfill_scans AS scan ON scan.partition = checkpoint.partition AND scan.name = checkpoint.name`;
 
 function toCheckpoint(row: SqlRow): Checkpoint {
   return {
@@ -95,7 +95,7 @@ export function readCheckpoints(
   partition: string,
 ): ReadonlyMap<string, Checkpoint> {
   const rows = connection.all(
-    `SELECT ${CHECKPOINT_COLUMNS} FROM ${CHECKPOINT_SOURCE} WHERE c.partition = ? ORDER BY c.name`,
+    `SELECT ${CHECKPOINT_COLUMNS} FROM ${CHECKPOINT_SOURCE} WHERE checkpoint.partition = ? ORDER BY checkpoint.name`,
     [partition],
   );
   return new Map(rows.map((row) => [row[1] as string, toCheckpoint(row)]));
@@ -105,10 +105,10 @@ export function listCheckpoints(
   connection: SqliteConnection,
   { after, max }: Parameters<CheckpointStorage['listCheckpoints']>[0],
 ): readonly Checkpoint[] {
-  const condition = after === null ? '' : 'WHERE (c.partition, c.name) > (?, ?)';
+  const condition = after === null ? '' : 'WHERE (checkpoint.partition, checkpoint.name) > (?, ?)';
   const rows = connection.all(
     `SELECT ${CHECKPOINT_COLUMNS} FROM ${CHECKPOINT_SOURCE} ${condition}
-     ORDER BY c.partition, c.name LIMIT ?`,
+     ORDER BY checkpoint.partition, checkpoint.name LIMIT ?`,
     after === null ? [max] : [after.partition, after.name, max],
   );
   return rows.map(toCheckpoint);
@@ -125,7 +125,7 @@ export function claimCheckpoint(connection: SqliteConnection, declared: Declared
   );
   const row = connection.get(
     `SELECT ${CHECKPOINT_COLUMNS} FROM ${CHECKPOINT_SOURCE}
-     WHERE c.partition = ? AND c.name = ? AND c.schema_version = ?`,
+     WHERE checkpoint.partition = ? AND checkpoint.name = ? AND checkpoint.schema_version = ?`,
     [partition, name, schemaVersion],
   );
   if (row === undefined) {
@@ -174,8 +174,8 @@ export function activateCheckpoint(
 ): Activation {
   const { partition, name, ownerEpoch, watermark, sources, nowMs } = request;
   const fenced = connection.get(
-    `SELECT 1 FROM sync_backfill_checkpoints AS c JOIN sync_writer_fence AS fence ON fence.partition = c.partition
-     WHERE c.partition = ? AND c.name = ? AND fence.required_writer_version >= c.schema_version`,
+    `SELECT 1 FROM sync_backfill_checkpoints AS checkpoint JOIN sync_writer_fence AS fence ON fence.partition = checkpoint.partition
+     WHERE checkpoint.partition = ? AND checkpoint.name = ? AND fence.required_writer_version >= checkpoint.schema_version`,
     [partition, name],
   );
   if (fenced === undefined) {

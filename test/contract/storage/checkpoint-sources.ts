@@ -127,6 +127,8 @@ export function sourceSuite(storage: () => Storage): void {
       [[2, 3, 3], 3],
       [[5], 5],
     ]);
+    const cut = await changes(partition, { afterSeq: 1, throughSeq: 5, changesMax: 2 });
+    expect([cut.changes.map(({ commitSeq }) => commitSeq), cut.scannedThrough]).toEqual([[2], 2]);
   });
 
   test('through a log of thousands of other commits', async () => {
