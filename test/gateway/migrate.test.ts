@@ -197,6 +197,27 @@ describe('misuse and failures', () => {
     expect(readFileSync(path, 'utf8')).toBe('something else '.repeat(100));
   });
 
+  test('SQLite: planned beside a gateway that serves; a lock that is not let go in time is named by its code', async () => {
+    const target = await sqliteTarget();
+    writeSchema(target, SCHEMA);
+    const live = await startGateway({ storage: { url: target.storage } });
+    await postSync(live.url, ada.push({ rowId: 'r1' }));
+    writeSchema(target, GROWN);
+    expect((await migrate(target, '--dry-run')).out).toContain('ADD COLUMN "color"');
+    expect((await postSync(live.url, ada.push({ rowId: 'r2' }))).status).toBe(200);
+    const holder = new Database(join(target.folder, 'app.db'));
+    onTestFinished(() => {
+      holder.close();
+    });
+    holder.exec('BEGIN IMMEDIATE');
+    const run = await migrate(target);
+    expect(run).toMatchObject({
+      code: 1,
+      out: '',
+      err: expect.stringMatching(/^tidegate: sync\.storage\.busy: /),
+    });
+  });
+
   test('one line of a database that nobody answers for, or that refuses the password; never the url or the password', async () => {
     const target = await postgresTarget();
     writeSchema(target, SCHEMA);
