@@ -5,12 +5,20 @@ import { PageCollector } from '../page-collector.ts';
 import { ScopesParser } from '../scope-json.ts';
 import { SourceCollector } from '../source-collector.ts';
 import type { RowPage } from '../storage.ts';
-import type { Statement } from './driver.ts';
+import type { Statement, Step } from './driver.ts';
 import type { Names } from './names.ts';
 import { ROW_COLUMNS, toRow } from './pages.ts';
 import { streamRows } from './row-stream.ts';
 import type { ReadPlace } from './windows.ts';
 import { type ResultRow, textArray, toInteger, toText } from './wire-values.ts';
+
+/**
+ * For reads that stop early in the order of a key. Where the planner takes a partition for smaller than it is, it would rather
+ * fetch and sort all of it, for each page anew (measured: 21 ms instead of 0.3 for 1,000 of 50,000 rows).
+ */
+const KEY_ORDER_ONLY: readonly Step[] = ['enable_seqscan', 'enable_bitmapscan'].map((name) => ({
+  text: `SET LOCAL ${name} = off`,
+}));
 
 export async function scanTable(place: ReadPlace, scan: TableScan): Promise<RowPage> {
   const { sql, names, partition } = place;
@@ -24,6 +32,7 @@ export async function scanTable(place: ReadPlace, scan: TableScan): Promise<RowP
     // One more than the page tells whether more follow.
     params: [partition, String(rowsMax + 1), ...(afterRowId === null ? [] : [afterRowId])],
   };
+  await sql.run(...KEY_ORDER_ONLY);
   await streamRows(sql, statement, {
     take: (row) => collector.add(toRow(row, parser)),
     get bytesLeft() {
@@ -48,6 +57,7 @@ export async function readSourceChanges(place: ReadPlace, read: SourceRead): Pro
       ORDER BY c.commit_seq, c.idx`,
     params: [partition, String(read.afterSeq), String(read.throughSeq), textArray(read.tables)],
   };
+  await sql.run(...KEY_ORDER_ONLY);
   await streamRows(sql, statement, {
     take: (row) => {
       taken++;

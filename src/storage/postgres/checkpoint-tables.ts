@@ -67,8 +67,8 @@ BEGIN
   RETURN NEW;
 END
 $body$`,
-    `DROP TRIGGER IF EXISTS sync_commits_writer_fence ON ${names.commits}`,
-    `CREATE TRIGGER sync_commits_writer_fence BEFORE INSERT ON ${names.commits}
+    // Keeps out writers for a moment; to drop one first would keep out readers too.
+    `CREATE OR REPLACE TRIGGER sync_commits_writer_fence BEFORE INSERT ON ${names.commits}
   FOR EACH ROW EXECUTE FUNCTION ${check}()`,
   ];
 }
