@@ -62,9 +62,13 @@ export class Interleavings {
     const clients = [...this.#writers, ...this.#pausers];
     const pauses = clients.map((client, actor) => pausesOf(client, seed * clients.length + actor));
     const [bumpPause, declarePause, workPause] = pauses.slice(WRITERS);
-    const declared = { partition: mine, name: NAME, schemaVersion: version };
-    const bump = bumpPause!().then(() => storage.ensureSchema(schemaOf(version), [declared]));
-    // Another host declares by itself, in a partition that has an old writer too.
+    const declared = [
+      { partition: mine, name: NAME, schemaVersion: version },
+      { partition: theirs, name: 'another', schemaVersion: version },
+      { partition: theirs, name: NAME, schemaVersion: version },
+    ];
+    const bump = bumpPause!().then(() => storage.ensureSchema(schemaOf(version), declared));
+    // Another host declares the last one by itself, in a partition that has an old writer too.
     const alone = { partition: theirs, name: NAME, schemaVersion: version + 1_000_000, nowMs: 1 };
     const declaration = declarePause!().then(() => storage.declareCheckpoint(alone));
     const unfinished = this.#unfinished;
