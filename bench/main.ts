@@ -1,46 +1,57 @@
-/** `npm run bench -- SCENARIO [--small|--full] [--storage sqlite|memory] [--json FILE]` */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+/** `npm run bench -- SCENARIO [--small|--full] [--storage sqlite|memory|postgres] [--pg URL] [--json FILE] [--record]` */
+import { writeFileSync } from 'node:fs';
 import { Command, Option } from 'commander';
+import { type Databases, type StorageKind, withDatabases } from './databases.ts';
+import { recordRun } from './record.ts';
 import { formatReport, type ScenarioReport } from './report.ts';
 import { FANOUT_SIZES, runFanout } from './scenarios/fanout.ts';
+import { fillForPullCost, PULL_COST_SIZES, runPullCost } from './scenarios/pull-cost.ts';
+import { PUSH_SIZES, runPush } from './scenarios/push.ts';
 import { runWriteCost, WRITE_COST_SIZES } from './scenarios/write-cost.ts';
 import { ServerProcess } from './server-process.ts';
 
-type StorageKind = 'sqlite' | 'memory';
 type SizeName = 'small' | 'full';
 
-interface BenchOptions {
+export interface BenchOptions {
   readonly size: SizeName;
   readonly storage: StorageKind;
+  /** A PostgreSQL server to use; `null` starts one. */
+  readonly pgUrl?: string | null;
 }
 
-/** Runs with `count` gateways, each on a fresh database; ends them and removes the files on every path. */
+interface Run extends BenchOptions {
+  readonly databases: Databases;
+}
+
+/** Runs with a gateway on each database; ends them on every path. */
 async function withServers<T>(
-  count: number,
-  storage: StorageKind,
+  storageUrls: readonly string[],
   run: (servers: readonly ServerProcess[]) => Promise<T>,
 ): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), 'tidegate-bench-'));
   const servers: ServerProcess[] = [];
   try {
-    for (let i = 0; i < count; i++) {
-      const url = storage === 'memory' ? 'sqlite::memory:' : `sqlite:${join(folder, `${i}.db`)}`;
-      servers.push(await ServerProcess.start(url));
-    }
+    for (const url of storageUrls) servers.push(await ServerProcess.start(url));
     return await run(servers);
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 
-const SCENARIOS: Readonly<Record<string, (options: BenchOptions) => Promise<ScenarioReport>>> = {
-  fanout: ({ size, storage }) =>
-    withServers(1, storage, ([server]) => runFanout(server!, FANOUT_SIZES[size])),
-  'write-cost': ({ size, storage }) =>
-    withServers(2, storage, ([empty, filled]) =>
+const SCENARIOS: Readonly<Record<string, (run: Run) => Promise<ScenarioReport>>> = {
+  fanout: async ({ size, databases }) =>
+    withServers([await databases.create()], ([server]) => runFanout(server!, FANOUT_SIZES[size])),
+  push: async ({ size, databases }) => {
+    const [url, rawUrl] = [await databases.create(), await databases.create()];
+    return withServers([url], ([server]) => runPush({ server: server!, rawUrl }, PUSH_SIZES[size]));
+  },
+  'pull-cost': async ({ size, storage, databases }) => {
+    if (storage === 'memory') throw new RangeError('pull-cost fills a database before the gateway opens it');
+    const url = await databases.create();
+    await fillForPullCost(url, PULL_COST_SIZES[size]);
+    return withServers([url], ([server]) => runPullCost(server!, PULL_COST_SIZES[size]));
+  },
+  'write-cost': async ({ size, databases }) =>
+    withServers([await databases.create(), await databases.create()], ([empty, filled]) =>
       runWriteCost({ empty: empty!, filled: filled! }, WRITE_COST_SIZES[size]),
     ),
 };
@@ -50,7 +61,11 @@ export async function runBench(scenario: string, options: BenchOptions): Promise
   if (run === undefined) {
     throw new RangeError(`no scenario ${scenario}; there are ${Object.keys(SCENARIOS).join(', ')}`);
   }
-  return run(options);
+  const { storage, pgUrl = null } = options;
+  return withDatabases({ storage, pgUrl }, async (databases) => {
+    const { scenario: title, figures } = await run({ ...options, databases });
+    return { scenario: title, figures: { ...figures, ...databases.settings } };
+  });
 }
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -58,11 +73,26 @@ export async function main(argv: readonly string[]): Promise<void> {
     .argument('<scenario>', Object.keys(SCENARIOS).join(' | '))
     .option('--small', 'seconds, to see that it works (default)')
     .option('--full', 'the size that figures are quoted for')
-    .addOption(new Option('--storage <kind>', 'database').choices(['sqlite', 'memory']).default('sqlite'))
+    .addOption(
+      new Option('--storage <kind>', 'database').choices(['sqlite', 'memory', 'postgres']).default('sqlite'),
+    )
+    .option('--pg <url>', 'a PostgreSQL server to use; default: one of its own, durable, for the run')
     .option('--json <file>', 'also write the figures as JSON')
+    .option('--record', 'also add the run to bench/results.json, and write bench/RESULTS.md anew')
     .parse(argv);
-  const { full, storage, json } = program.opts<{ full?: boolean; storage: StorageKind; json?: string }>();
-  const report = await runBench(program.args[0]!, { size: full ? 'full' : 'small', storage });
+  const { full, storage, pg, json, record } = program.opts<Flags>();
+  const scenario = program.args[0]!;
+  const size = full ? 'full' : 'small';
+  const report = await runBench(scenario, { size, storage, pgUrl: pg ?? null });
   process.stdout.write(`\n${formatReport(report)}`);
   if (json !== undefined) writeFileSync(json, `${JSON.stringify(report, null, 2)}\n`);
+  if (record) recordRun({ command: `npm run bench -- ${scenario} --${size} --storage ${storage}`, report });
+}
+
+interface Flags {
+  readonly full?: boolean;
+  readonly storage: StorageKind;
+  readonly pg?: string;
+  readonly json?: string;
+  readonly record?: boolean;
 }

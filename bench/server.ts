@@ -10,7 +10,8 @@ const gateway = await createGateway({
   storage: { url: storageUrl },
   authenticate: async ({ headers }) => {
     const actorId = bearer.exec(headers.get('authorization') ?? '')?.[1];
-    return actorId === undefined ? null : { actorId, partition: 'bench', expiresAtMs: null, claims: {} };
+    // The token names the partition.
+    return actorId === undefined ? null : { actorId, partition: actorId, expiresAtMs: null, claims: {} };
   },
   resolveScopes: () => ({ project_id: ['*'] }),
 });

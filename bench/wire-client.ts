@@ -109,7 +109,12 @@ export class WireClient {
   }
 
   async round(frames: readonly RequestFrame[]): Promise<readonly ResponseFrame[]> {
-    const message = decodeMessage(await this.roundBytes(this.encode(frames)));
+    return this.decode(await this.roundBytes(this.encode(frames)));
+  }
+
+  /** Throws for what is no response, or a refused one. */
+  decode(response: Buffer): readonly ResponseFrame[] {
+    const message = decodeMessage(response);
     if (message.kind !== 'response') throw new Error('a request came back');
     const error = message.frames.find((frame) => frame.type === 'ERROR');
     if (error !== undefined) throw new Error(`${error.code}: ${error.message}`);

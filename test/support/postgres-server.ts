@@ -13,7 +13,7 @@ export interface TestDatabase {
 }
 
 export async function createTestDatabase(): Promise<TestDatabase> {
-  const server = await serverUrl();
+  const server = await testServerUrl();
   const name = `tidegate_test_${randomBytes(6).toString('hex')}`;
   await runSql(server, `CREATE DATABASE ${name} TEMPLATE template0 ENCODING 'UTF8'`);
   const url = new URL(server);
@@ -39,7 +39,8 @@ export async function runSql<Row extends pg.QueryResultRow = pg.QueryResultRow>(
   }
 }
 
-async function serverUrl(): Promise<string> {
+/** Of the maintenance database of the server that the tests use. */
+export async function testServerUrl(): Promise<string> {
   const elsewhere = process.env.TIDEGATE_TEST_PG_URL;
   if (elsewhere !== undefined && elsewhere !== '') return elsewhere;
   const answer = await text(connect(inject('postgresPort'), '127.0.0.1'));

@@ -93,7 +93,7 @@ function isOfOneCommit(failure: unknown): boolean {
 }
 
 /** Commits whose records and rows are read at first; twice as many each time while those are small. */
-const READ_AHEAD_FIRST = 16;
+const READ_AHEAD_FIRST = 64;
 
 class BatchRun {
   readonly #services: BatchServices;

@@ -86,27 +86,31 @@ export function unknownPartition(): StorageError {
   return new StorageError('sync.storage.unknown_partition', 'the partition was never admitted');
 }
 
-/** State, record and binding in one statement, hence of one moment. */
-export function selectAdmission(names: Names, partition: string, clientId: string): Statement {
+/** State, records and bindings in one statement, hence of one moment; a row per client, in the order of `clientIds`. */
+export function selectAdmissions(names: Names, partition: string, clientIds: readonly string[]): Statement {
   return {
-    text: `SELECT ${stateColumns(names)}, binding.actor_id, ${CLIENT_COLUMNS} FROM ${stateSource(names)}
-      LEFT JOIN ${names.bindings} AS binding ON binding.partition = p.partition AND binding.client_id = $2
-      LEFT JOIN ${names.clients} AS c ON c.partition = p.partition AND c.client_id = $2
-      WHERE p.partition = $1`,
-    params: [partition, clientId],
+    text: `WITH state AS MATERIALIZED (
+        SELECT ${stateColumns(names)} FROM ${stateSource(names)} WHERE p.partition = $1)
+      SELECT state.*, binding.actor_id, ${CLIENT_COLUMNS}
+      FROM state CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS wanted (client_id, nth)
+      LEFT JOIN ${names.bindings} AS binding ON binding.partition = $1 AND binding.client_id = wanted.client_id
+      LEFT JOIN ${names.clients} AS c ON c.partition = $1 AND c.client_id = wanted.client_id
+      ORDER BY wanted.nth`,
+    params: [partition, textArray(clientIds)],
     isFrequent: true,
   };
 }
 
-/** `null` for a partition that is not known yet. */
-export function toAdmission(rows: readonly ResultRow[] | undefined): Admission | null {
-  const row = rows?.[0];
-  if (row === undefined) return null;
-  return {
-    state: toState(row),
+/** Empty for a partition that is not known yet. */
+export function toAdmissions(rows: readonly ResultRow[]): readonly Admission[] {
+  const [first] = rows;
+  if (first === undefined) return [];
+  const state = toState(first);
+  return rows.map((row) => ({
+    state,
     boundActorId: row[STATE_COLUMNS] ?? null,
     client: toClient(row, STATE_COLUMNS + 1),
-  };
+  }));
 }
 
 /** First contact creates the epoch; a second creator waits for the first and finds its epoch (S-027). */

@@ -21,6 +21,7 @@ import type {
   Storage,
   StorageTx,
 } from '../storage.ts';
+import { Admissions } from './admissions.ts';
 import { selectCoverage, selectVerdict, toVerdict } from './checkpoint-sources.ts';
 import {
   activateCheckpoint,
@@ -45,10 +46,8 @@ import {
   readLockedState,
   readStateRow,
   rotateEpoch,
-  selectAdmission,
   selectPartitions,
   selectState,
-  toAdmission,
   toStates,
   touchPartitions,
   unknownPartition,
@@ -82,12 +81,14 @@ class PostgresStorage implements Storage {
   readonly #connections: PgConnections;
   readonly #names: Names;
   readonly #clock: Clock;
+  readonly #admissions: Admissions;
   readonly #ensured = new EnsuredSchema();
 
   constructor({ connections, names, clock }: Opened) {
     this.#connections = connections;
     this.#names = names;
     this.#clock = clock;
+    this.#admissions = new Admissions(connections.read.bind(connections), names);
   }
 
   ensureSchema(schema: CompiledSchema, checkpoints: readonly CheckpointDeclaration[] = []): Promise<void> {
@@ -99,16 +100,10 @@ class PostgresStorage implements Storage {
 
   async admit(request: Parameters<Storage['admit']>[0]): Promise<Admission> {
     const { partition, clientId } = request;
-    const select = selectAdmission(this.#names, partition, clientId);
-    const [found] = await this.#connections.read(select);
-    const known = toAdmission(found?.rows);
+    const known = await this.#admissions.read(partition, clientId);
     if (known !== null) return known;
-    const created = await this.#connections.write(
-      'durable',
-      ...insertPartition(this.#names, request),
-      select,
-    );
-    const admission = toAdmission(created.at(-1)?.rows);
+    await this.#connections.write('durable', ...insertPartition(this.#names, request));
+    const admission = await this.#admissions.read(partition, clientId);
     if (admission === null) throw unknownPartition();
     return admission;
   }
