@@ -77,7 +77,7 @@ export function resolveConfig(sources: ConfigSources): Config {
 
 /** What a command needs that works on the data and serves nobody. */
 export type DataConfig = Pick<Config, 'settings' | 'storage'>;
-export type MigrationConfig = DataConfig & Pick<Config, 'schema' | 'hooks'>;
+export type MigrationConfig = DataConfig & Pick<Config, 'schema' | 'hooks' | 'checkpoints'>;
 
 /** Throws a `ConfigError`. */
 export function resolveDataConfig(sources: ConfigSources): DataConfig {
@@ -96,10 +96,11 @@ export function resolveDataConfig(sources: ConfigSources): DataConfig {
 export function resolveMigrationConfig(sources: ConfigSources): MigrationConfig {
   const problems: string[] = [];
   const hooks = readHooks(sources.file, problems);
+  const checkpoints = readCheckpoints(sources.file, problems);
   const schema = readSchema(sources, problems);
   const data = resolveDataConfig(sources);
   if (problems.length > 0 || schema === null) throw new ConfigError(problems);
-  return Object.freeze({ ...data, schema, hooks });
+  return Object.freeze({ ...data, schema, hooks, checkpoints });
 }
 
 /** The plain values alone, for commands that need no more. Throws a `ConfigError`. */

@@ -19,7 +19,8 @@ async function run(config: MigrationConfig, mode: MigrationMode, io: CliIo): Pro
   const schema = compileSchema(await readSchemaDocument(config), { crdtTypes });
   const option = storageOptionOf(config);
   const clock = createRealClock();
-  const plan = await planMigration(option, { schema, clock });
+  const { checkpoints } = config;
+  const plan = await planMigration(option, { schema, checkpoints, clock });
   if (mode === 'show') {
     io.stdout(scriptOf(plan));
     return EXIT.ok;
@@ -30,7 +31,7 @@ async function run(config: MigrationConfig, mode: MigrationMode, io: CliIo): Pro
   }
   const { storage, release } = await openStorage(option, clock);
   try {
-    await storage.ensureSchema(schema);
+    await storage.ensureSchema(schema, checkpoints);
   } finally {
     await release();
   }

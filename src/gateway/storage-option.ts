@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../protocol/clock.ts';
 import type { CompiledSchema } from '../protocol/schema.ts';
+import type { CheckpointDeclaration } from '../storage/checkpoints.ts';
 import type { SegmentStore } from '../storage/segments.ts';
 import { planSqliteMigration } from '../storage/sqlite/plan-migration.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
@@ -45,17 +46,23 @@ async function openPostgres(
   return { ...opened, release: () => opened.storage.close() };
 }
 
+export interface MigrationRequest {
+  readonly schema: CompiledSchema;
+  readonly checkpoints: readonly CheckpointDeclaration[];
+  readonly clock: Clock;
+}
+
 /** The SQL that opening a storage and `ensureSchema` would run, without running it; empty where nothing is to be done. */
 export async function planMigration(
   option: ConfiguredStorage,
-  { schema, clock }: { readonly schema: CompiledSchema; readonly clock: Clock },
+  { schema, checkpoints, clock }: MigrationRequest,
 ): Promise<readonly string[]> {
   if ('url' in option && isPostgresUrl(option.url)) {
     const postgres = await import('../storage/postgres/plan-migration.ts');
-    return postgres.planMigration({ ...option.postgres, connection: option.url, clock }, schema);
+    return postgres.planMigration({ ...option.postgres, connection: option.url, clock }, schema, checkpoints);
   }
   const path = 'path' in option ? option.path : pathOf(option.url);
-  return planSqliteMigration({ path, clock }, schema);
+  return planSqliteMigration({ path, clock }, schema, checkpoints);
 }
 
 /** The url itself is never repeated: it may hold a password. */

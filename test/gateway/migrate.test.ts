@@ -4,6 +4,8 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { createRealClock } from '../../src/gateway/real-clock.ts';
+import { openStorage } from '../../src/gateway/storage-option.ts';
 import type { SchemaDocument } from '../../src/protocol/schema-document.ts';
 import { createTestDatabase, runSql } from '../support/postgres-server.ts';
 import { type CliRun, newFolder, runProcess } from './support/cli-process.ts';
@@ -146,6 +148,32 @@ describe.each([
     expect((await migrate(target)).out).toContain('schema version 4');
     expect(await target.dump()).toContain('color');
     expect(await migrate(target, '--dry-run')).toEqual({ ...DONE, out: '' });
+  });
+
+  test('checkpoints of the configuration are declared by the transaction that raises the version, by hand as well', async () => {
+    const target = await makeTarget();
+    const schema = { ...SCHEMA, version: 7 };
+    const checkpoints = [{ partition: 'acme', name: 'totals', schemaVersion: 7 }];
+    writeFileSync(join(target.folder, 'tidegate.json'), JSON.stringify({ schema, checkpoints }));
+    const migrateWithFile = (...args: readonly string[]) =>
+      runProcess(['migrate', '--config', 'tidegate.json', ...args], {
+        folder: target.folder,
+        env: { TIDEGATE_STORAGE: target.storage },
+      });
+    const planned = await migrateWithFile('--dry-run');
+    expect(planned.out).toMatch(/^INSERT INTO \S*sync_backfill_checkpoints/m);
+    expect(planned.out).not.toMatch(/^--/m);
+    await target.execute(planned.out);
+    expect((await migrateWithFile()).out).toContain('nothing to do');
+    const { storage, release } = await openStorage({ url: target.storage }, createRealClock());
+    const declared = await storage.readCheckpoints('acme');
+    await release();
+    expect([...declared.values()]).toMatchObject([{ name: 'totals', schemaVersion: 7, state: 'declared' }]);
+    writeSchema(target, schema);
+    expect(await migrate(target)).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/^tidegate: sync\.storage\.checkpoint_incomplete: /),
+    });
   });
 
   test('what the running schema must not touch is refused with its code, by the plan and by the run', async () => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../protocol/clock.ts';
 import type { CompiledSchema } from '../../protocol/schema.ts';
+import type { CheckpointDeclaration } from '../checkpoints.ts';
 import { SqliteConnection, type SqlParams, type SqlValue } from './driver.ts';
 import { quoted } from './identifiers.ts';
 import { guarded } from './sqlite-errors.ts';
@@ -20,6 +21,7 @@ import { openSqliteStorage } from './sqlite-storage.ts';
 export async function planSqliteMigration(
   { path, clock }: { readonly path: string; readonly clock: Clock },
   schema: CompiledSchema,
+  checkpoints: readonly CheckpointDeclaration[] = [],
 ): Promise<readonly string[]> {
   const folder = mkdtempSync(join(tmpdir(), 'tidegate-plan-'));
   try {
@@ -31,7 +33,7 @@ export async function planSqliteMigration(
     };
     const { storage } = await openSqliteStorage({ path: copy, clock, synchronous: 'NORMAL', observe });
     try {
-      await storage.ensureSchema(schema);
+      await storage.ensureSchema(schema, checkpoints);
     } finally {
       await storage.close();
     }
@@ -131,13 +133,13 @@ function literalOf(value: SqlValue): string {
   return typeof value === 'number' ? String(value) : `'${value.replaceAll("'", "''")}'`;
 }
 
-const VERSIONS = /^(INSERT INTO|UPDATE) sync_(storage_version|schema_meta)\b/;
+const RECORDS = /^INSERT INTO sync_(storage_version|schema_meta|backfill_checkpoints|writer_fence)\b/;
 const ROWS = /^(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) ("(?:[^"]|"")*"|\w+)/;
 
 /** `null` for what only reads. */
 function stepOf(text: string): string | null {
   if (/^(SELECT|PRAGMA)\b/.test(text)) return null;
-  const table = VERSIONS.test(text) ? undefined : ROWS.exec(text)?.[1];
+  const table = RECORDS.test(text) ? undefined : ROWS.exec(text)?.[1];
   if (table !== undefined) return `-- rows of ${table} are written anew, in the new layout`;
   return text.replace(/;$/, '');
 }
