@@ -141,6 +141,7 @@ describe('rounds', () => {
       throw new Error('the disk is gone');
     };
     const first = pull('a').catch((error: unknown) => error);
+    await h.clock.settle();
     const second = pull('b');
     await h.clock.settle();
     latch.open();

@@ -1,9 +1,11 @@
 /** How a response leaves: piece by piece, never held back by a slow part or a slow reader, and how it fails. */
+
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SyncError } from '../../src/protocol/errors.ts';
 import { errorStream } from '../../src/session/sync/error-stream.ts';
 import { StorageError } from '../../src/storage/storage-error.ts';
 import { type Intercept, interceptStorage, Latch } from '../support/intercepted-storage.ts';
+import { storageAnswers } from '../support/storage-under-test.ts';
 import {
   decodeResponse,
   PARTITION,
@@ -92,7 +94,8 @@ describe('S-008, R-065: incremental production', () => {
   test('a small response is one chunk', async () => {
     await h.commit([h.note('a', 'p1')]);
     const { chunks } = await h.round({ subscriptions: [notes('n', 0), tasks('t', 0)] });
-    expect(chunks).toEqual([]);
+    // What a read over a network makes wait for more than a turn leaves before it.
+    expect(chunks.length).toBeLessThanOrEqual(storageAnswers() === 'at once' ? 0 : 1);
   });
 
   test('S-008: a large response leaves in chunks of the named size', async () => {

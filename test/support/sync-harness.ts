@@ -36,9 +36,9 @@ import type {
   SyncEvent,
 } from '../../src/session/sync/sync-deps.ts';
 import type { SegmentStore } from '../../src/storage/segments.ts';
-import { openSqliteStorage } from '../../src/storage/sqlite/sqlite-storage.ts';
 import type { CursorUpdate, LogCommit, Storage } from '../../src/storage/storage.ts';
 import { ManualClock } from './manual-clock.ts';
+import { openTestStorage } from './storage-under-test.ts';
 
 export const PARTITION = 'tenant-1';
 
@@ -247,7 +247,7 @@ export class SyncHarness {
   static async open(options: SyncHarnessOptions = {}): Promise<SyncHarness> {
     const clock = new LoopClock();
     const schema = compileSchema(options.schema ?? SYNC_SCHEMA);
-    const { storage, segments } = await openSqliteStorage({ path: options.path ?? ':memory:', clock });
+    const { storage, segments } = await openTestStorage({ path: options.path, clock });
     await storage.ensureSchema(schema);
     return new SyncHarness({ storage, segments, clock, schema }, options);
   }

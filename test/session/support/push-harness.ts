@@ -21,9 +21,9 @@ import type {
   PushRequest,
   SyncEvent,
 } from '../../../src/session/sync/sync-deps.ts';
-import { openSqliteStorage } from '../../../src/storage/sqlite/sqlite-storage.ts';
 import type { LogCommit, Storage, StoredRow } from '../../../src/storage/storage.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
+import { openTestStorage } from '../../support/storage-under-test.ts';
 
 export const PARTITION = 'tenant-1';
 export const EPOCH = 'epoch-1';
@@ -149,7 +149,7 @@ export class PushHarness {
   }
 
   static async open(options: HarnessOptions = {}): Promise<PushHarness> {
-    const { storage } = await openSqliteStorage({ path: ':memory:', clock: new TurningClock() });
+    const { storage } = await openTestStorage({ clock: new TurningClock() });
     const harness = new PushHarness(options.wrap?.(storage) ?? storage, options);
     await storage.ensureSchema(harness.schema);
     for (const partition of [PARTITION, 'tenant-2']) await harness.admit(partition);
