@@ -1,6 +1,6 @@
 /**
  * `push`: writers of one partition with one commit in flight each, against the same database committing one row at a time with
- * no gateway in it. Both are measured in turns, so that noise of the machine meets both.
+ * no gateway in it, and against one writer alone. All are measured in turns, so that noise of the machine meets each.
  */
 import { openRawCommits, type RawCommits } from '../raw-commits.ts';
 import { Latency, round, type ScenarioReport } from '../report.ts';
@@ -61,6 +61,11 @@ class PushLoad {
     await Promise.all(this.#writers.map((writer, i) => this.#write(writer, `t${turn}-w${i}`, latency)));
   }
 
+  /** One writer alone. */
+  alone(): Promise<void> {
+    return this.#write(this.#writers[0]!, `a${this.#turn++}`, null);
+  }
+
   /** A row of its own for each commit. */
   async #write(writer: WireClient, name: string, latency: Latency | null): Promise<void> {
     for (let i = 0; i < this.#size.commitsPerTurn; i++) {
@@ -89,11 +94,14 @@ interface Measured {
 
 async function measure({ server, raw, load }: Measured, size: PushSize): Promise<ScenarioReport> {
   const latency = new Latency();
-  const spent = { rawMs: 0, pushMs: 0, serverCpuMs: 0, generatorCpuMs: 0 };
+  const spent = { rawMs: 0, aloneMs: 0, pushMs: 0, serverCpuMs: 0, generatorCpuMs: 0 };
   for (let turn = 0; turn < size.turns; turn++) {
     const rawStartMs = performance.now();
     await raw.run(size.rawCommitsPerTurn);
     spent.rawMs += performance.now() - rawStartMs;
+    const aloneStartMs = performance.now();
+    await load.alone();
+    spent.aloneMs += performance.now() - aloneStartMs;
     const before = await server.usage();
     const generator = process.cpuUsage();
     const startMs = performance.now();
@@ -106,14 +114,18 @@ async function measure({ server, raw, load }: Measured, size: PushSize): Promise
   const commitsPerSecond = (commits * 1_000) / spent.pushMs;
   const rawPerSecond = (size.turns * size.rawCommitsPerTurn * 1_000) / spent.rawMs;
   const stored = await countCommits(server);
-  const expected = commits + size.writers * size.commitsPerTurn;
+  const alone = size.turns * size.commitsPerTurn;
+  const alonePerSecond = (alone * 1_000) / spent.aloneMs;
+  const expected = commits + alone + size.writers * size.commitsPerTurn;
   if (stored !== expected) throw new Error(`the log has ${stored} commits instead of ${expected}`);
   return {
     scenario: `push, ${size.writers} writers of one partition, ${commits} commits`,
     figures: {
       'commits/s': round(commitsPerSecond),
       'raw single-row commits/s': round(rawPerSecond),
+      'commits/s of one writer alone': round(alonePerSecond),
       'ratio to raw': round(commitsPerSecond / rawPerSecond),
+      'ratio to one writer alone': round(commitsPerSecond / alonePerSecond),
       ...latency.figures('push → answer'),
       commits: stored,
       'server cpu': round(spent.serverCpuMs / spent.pushMs),
