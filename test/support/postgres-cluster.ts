@@ -22,6 +22,8 @@ else kill -s INT "$server"; wait "$server"; rm -rf "$folder"; fi
 
 const USER = 'tidegate';
 const READY = 'database system is ready to accept connections';
+/** The end of the server, not of a session that came while it starts or stops. */
+const FATAL = /FATAL: (?! the database system is )/;
 const PORT_TRIES_MAX = 5;
 const LOG_CHARACTERS_KEPT = 4_000;
 
@@ -178,7 +180,7 @@ function untilReady(supervisor: ChildProcess): Promise<void> {
       isReady = log.includes(READY);
       if (isReady) resolve();
       // The shell waits for its input, not for the server.
-      else if (log.includes('FATAL:')) supervisor.stdin?.end('INT\n');
+      else if (FATAL.test(log)) supervisor.stdin?.end('INT\n');
     });
     supervisor.once('error', reject);
     supervisor.once('exit', () => reject(new Error(`the PostgreSQL server did not start: ${log}`)));
