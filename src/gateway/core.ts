@@ -46,7 +46,7 @@ export async function openCore(options: GatewayOptions): Promise<Core> {
   assertLimits(limits);
   const crdtTypes = Object.keys(options.crdtMergers ?? {});
   const schema = compileReadySchema({ schema: options.schema, crdtTypes });
-  const declarations = compileDeclarations(options.checkpoints ?? []);
+  const declarations = compileDeclarations(options.checkpoints ?? [], schema.version);
   const hooks = hostHooks(options, schema);
   const clock = options.clock ?? createRealClock();
   const opened = await openStorage(options.storage, clock);

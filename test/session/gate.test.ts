@@ -37,15 +37,18 @@ describe('serveGateRefusal', () => {
   test('checkpoint: one of this partition refuses, declared or not, and is named with its partition', () => {
     const answer = { kind: 'checkpoint', details: { partition: 'p1', projection: 'totals' } };
     expect(refusal({ ...open, pending: [foreign, own] })).toEqual(answer);
-    const declarations = compileDeclarations([{ ...own, schemaVersion: RUNNING }]);
+    const declarations = compileDeclarations([{ ...own, schemaVersion: RUNNING }], RUNNING);
     expect(refusal({ ...open, pending: [own] }, declarations)).toEqual(answer);
   });
 
   test("checkpoint: another partition's refuses unless declared, and its partition is not named", () => {
     const gate = { ...open, pending: [foreign] };
     expect(refusal(gate)).toEqual({ kind: 'checkpoint', details: { projection: 'secret-of-p2' } });
-    expect(refusal(gate, compileDeclarations([{ ...foreign, schemaVersion: RUNNING }]))).toBeNull();
-    const sameName = compileDeclarations([{ partition: 'p3', name: foreign.name, schemaVersion: RUNNING }]);
+    expect(refusal(gate, compileDeclarations([{ ...foreign, schemaVersion: RUNNING }], RUNNING))).toBeNull();
+    const sameName = compileDeclarations(
+      [{ partition: 'p3', name: foreign.name, schemaVersion: RUNNING }],
+      RUNNING,
+    );
     expect(refusal(gate, sameName)?.kind).toBe('checkpoint');
   });
 
@@ -105,6 +108,7 @@ describe('compileDeclarations', () => {
     ['an empty name', [{ partition: 'p', name: '', schemaVersion: 1 }]],
     ['an empty partition', [{ partition: '', name: 'n', schemaVersion: 1 }]],
     ['a version that is none', [{ partition: 'p', name: 'n', schemaVersion: 0 }]],
+    ['a version above the running one', [{ partition: 'p', name: 'n', schemaVersion: RUNNING + 1 }]],
     [
       'the same checkpoint twice',
       [
@@ -113,6 +117,6 @@ describe('compileDeclarations', () => {
       ],
     ],
   ])('%s is refused', (_name, list) => {
-    expect(() => compileDeclarations(list)).toThrow(RangeError);
+    expect(() => compileDeclarations(list, RUNNING)).toThrow(RangeError);
   });
 });

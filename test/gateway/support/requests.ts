@@ -84,7 +84,17 @@ function push(options: Push): Uint8Array {
   ]);
 }
 
-export const ada = { pull, push };
+/** A push and a pull in one request. */
+function mixed(options: Push & Pull): Uint8Array {
+  const framesOf = (bytes: Uint8Array): readonly RequestFrame[] => {
+    const message = decodeMessage(bytes);
+    if (message.kind !== 'request') throw new Error('not a request');
+    return message.frames.filter(({ type }) => type !== 'REQ_HEADER');
+  };
+  return encodeRequest(options, [...framesOf(push(options)), ...framesOf(pull(options))]);
+}
+
+export const ada = { pull, push, mixed };
 
 export function frames(response: Uint8Array): readonly ResponseFrame[] {
   const message = decodeMessage(new Uint8Array(response));
