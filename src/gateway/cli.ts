@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
 import { SchemaError } from '../protocol/schema-problems.ts';
+import { showCheckpoints } from './checkpoints-command.ts';
 import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
 import {
   type ConfigSources,
@@ -146,6 +147,22 @@ function addDataCommands(program: Command, io: CliIo, run: Run): void {
     const config = await configFrom(rotateCommand, { io, run, resolve: resolveDataConfig });
     run.finish(await rotateEpoch(config, target, io));
   });
+
+  const checkpointsCommand = program
+    .command('checkpoints')
+    .description('list the backfills that the database knows, and how far they are')
+    .option('--partition <name>', 'those of one partition')
+    .option('--json', 'one JSON object per line');
+  addConfigFlag(checkpointsCommand);
+  addFlags(
+    checkpointsCommand,
+    DATA_OPTIONS.filter(({ name }) => name !== 'schema'),
+  );
+  checkpointsCommand.action(async ({ partition, json }: CheckpointsOptions) => {
+    const config = await configFrom(checkpointsCommand, { io, run, resolve: resolveDataConfig });
+    const format = json === true ? 'json' : 'table';
+    run.finish(await showCheckpoints(config, { format, partition: partition ?? null }, io));
+  });
 }
 
 const DATA_OPTIONS: readonly OptionSpec[] = OPTIONS.filter(({ group }) => group === 'data');
@@ -153,6 +170,11 @@ const DATA_OPTIONS: readonly OptionSpec[] = OPTIONS.filter(({ group }) => group 
 interface RotateOptions {
   readonly partition?: string;
   readonly all?: true;
+}
+
+interface CheckpointsOptions {
+  readonly partition?: string;
+  readonly json?: true;
 }
 
 /** Throws a `ConfigError`. */
