@@ -32,10 +32,6 @@ export function toClient(row: ResultRow | undefined, at: number): ClientRecord |
 }
 
 /**
- * A round that a rotation overtook must not bring back a record of the old timeline: the shared lock waits for a rotation
- * that is under way, and then finds its epoch.
- */
-/**
  * A round that a rotation overtook must not bring back a record of the old timeline: the lock makes one of the two wait for
  * the other, and who waited sees what the other left.
  */

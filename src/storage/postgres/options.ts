@@ -5,7 +5,7 @@ import { PgConnections } from './connections.ts';
 import { type Names, namesOf } from './names.ts';
 
 export interface PostgresStorageOptions {
-  /** `postgres://user:password@host:port/database?sslmode=require`, or the same as fields. */
+  /** `postgres://user:password@host:port/database?sslmode=verify-full`, or the same as fields. */
   readonly connection: string | ClientConfig;
   readonly clock: Clock;
   /** Schema (in PostgreSQL's sense) that holds every table, created when it is missing. Default `tidegate`. */
