@@ -259,42 +259,45 @@ function subscriptionOf(project: string): StoredSubscription {
   return stored(`s-${project}`, { project: [project] });
 }
 
-const SEED = 20_261_201;
+/** The walks of the suite are always the same, so that a change shows and not chance; the second once found a client that forgot a lost round. */
+const SEEDS = [20_261_201, -1_652_716_619];
 
 const anyStep: fc.Arbitrary<Step> = fc.record({
   action: fc.constantFrom(...ACTIONS),
   pick: fc.nat(1_000_000),
 });
 
-test('R-014, R-020, R-022, R-028, R-030, R-066, R-077, R-079: no gap, nothing lost, everybody live again', async () => {
-  let deltas = 0;
-  let gaps = 0;
-  await fc.assert(
-    fc.asyncProperty(fc.array(anyStep, { minLength: 10, maxLength: 120 }), async (steps) => {
-      const world = new World(4);
-      await world.start();
-      for (const step of steps) await world.step(step);
-      await world.quiesce();
-      for (const client of world.clients) {
-        expect(client.connection!.closed, client.clientId).toBeNull();
-        expect(client.hasEverything, `${client.clientId} has everything`).toBe(true);
-      }
-      gaps += world.h.eventsOf('feed.gap').length;
-      const before = world.clients.map((client) => client.deltas);
-      for (const project of PROJECTS) world.h.commit([note(project)]);
-      world.clients.forEach((client, at) => {
-        while (client.readOne());
-        const isOwed = client.held.size > 0;
-        expect(client.deltas > before[at]!, `${client.clientId} is live`).toBe(isOwed);
-        expect(client.hasEverything).toBe(true);
-        deltas += client.deltas;
-      });
-    }),
-    // The walks of one seed, so that a change shows and not chance. Seed -1652716619 is known to fail (run 34: after a pull and a
-    // reconnect a client misses commits); whether the session layer or this model is wrong is open.
-    { seed: SEED, numRuns: 150 },
-  );
-  // The walk went where it should: deltas flowed, and holes could not always be read.
-  expect(deltas).toBeGreaterThan(1_000);
-  expect(gaps).toBeGreaterThan(10);
-}, 120_000);
+test.each(SEEDS)(
+  'R-014, R-020, R-022, R-028, R-030, R-066, R-077, R-079: no gap, nothing lost, everybody live again (seed %i)',
+  async (seed) => {
+    let deltas = 0;
+    let gaps = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyStep, { minLength: 10, maxLength: 120 }), async (steps) => {
+        const world = new World(4);
+        await world.start();
+        for (const step of steps) await world.step(step);
+        await world.quiesce();
+        for (const client of world.clients) {
+          expect(client.connection!.closed, client.clientId).toBeNull();
+          expect(client.hasEverything, `${client.clientId} has everything`).toBe(true);
+        }
+        gaps += world.h.eventsOf('feed.gap').length;
+        const before = world.clients.map((client) => client.deltas);
+        for (const project of PROJECTS) world.h.commit([note(project)]);
+        world.clients.forEach((client, at) => {
+          while (client.readOne());
+          const isOwed = client.held.size > 0;
+          expect(client.deltas > before[at]!, `${client.clientId} is live`).toBe(isOwed);
+          expect(client.hasEverything).toBe(true);
+          deltas += client.deltas;
+        });
+      }),
+      { seed, numRuns: 100 },
+    );
+    // The walk went where it should: deltas flowed, and holes could not always be read.
+    expect(deltas).toBeGreaterThan(700);
+    expect(gaps).toBeGreaterThan(5);
+  },
+  120_000,
+);

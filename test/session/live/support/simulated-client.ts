@@ -51,6 +51,8 @@ export class SimulatedClient {
   attach(connection: FakeConnection): void {
     this.connection = connection;
     this.#read = 0;
+    // A round whose answer did not arrive is run again: the server may have recorded its list.
+    this.wantsPull ||= this.isPulling || this.httpPull !== null;
     this.isPulling = false;
     this.isAhead = false;
     this.httpPull = null;
