@@ -17,10 +17,12 @@ export class ServerProcess {
     this.url = url;
   }
 
-  /** Resolves when the gateway listens; rejects when it ends before. */
-  static async start(storageUrl: string): Promise<ServerProcess> {
+  /** Resolves when the gateway listens; rejects when it ends before. `profileFolder` gets its CPU profile when it ends. */
+  static async start(storageUrl: string, profileFolder: string | null = null): Promise<ServerProcess> {
     const script = fileURLToPath(new URL('server.ts', import.meta.url));
-    const child = fork(script, [storageUrl], { execArgv: ['--import', 'tsx'], stdio: 'inherit' });
+    const profiling = profileFolder === null ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileFolder}`];
+    const execArgv = ['--import', 'tsx', ...profiling];
+    const child = fork(script, [storageUrl], { execArgv, stdio: 'inherit' });
     const ended = once(child, 'exit').then(([code]) => {
       throw new Error(`the server ended with ${code} before it listened`);
     });

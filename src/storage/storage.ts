@@ -227,7 +227,10 @@ export interface SnapshotReader {
   readCommits(range: LogRead): Promise<readonly LogCommit[]>;
 }
 
-/** Reads and writes under the partition's lock. Valid only until the function it was handed to has settled. */
+/**
+ * Reads and writes under the partition's lock. Valid only until the function it was handed to has settled. `readResults` and
+ * `readRows` that are called together are answered in one round trip; anything else waits for the answers before it.
+ */
 export interface StorageTx extends CheckpointTx {
   /** As of the lock. */
   readonly state: PartitionState;
@@ -240,8 +243,11 @@ export interface StorageTx extends CheckpointTx {
    * Writes a batch with one multi-row statement per kind where the database has such. Maintains change scopes, row scopes
    * and tombstones, and raises `head`. Throws `RangeError` when the commits do not continue `head`, and
    * `StorageConstraintError` when the database refuses a row (the transaction or savepoint must then be left by a throw).
+   *
+   * `'last'`: nothing else is asked of the transaction, and later calls are refused. The storage may then write the batch when
+   * it commits, in the same round trip; a refused row is told by `transaction` in that case, and it has rolled back.
    */
-  append(batch: CommitBatch): Promise<void>;
+  append(batch: CommitBatch, place?: 'last'): Promise<void>;
   /** What `fn` wrote is undone when it throws; the transaction goes on. `state.head` follows. */
   savepoint<T>(fn: () => Promise<T>): Promise<T>;
 }

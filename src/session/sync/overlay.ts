@@ -80,20 +80,24 @@ export class Overlay {
     this.#tx = tx;
   }
 
-  /** One query per table. Rows that are here already are not asked for again. Returns the bytes of what came. */
+  /**
+   * One query per table, all at once. Rows that are here already are not asked for again. Returns the bytes of what came.
+   */
   async load(wanted: ReadonlyMap<TablePlan, ReadonlySet<string>>): Promise<number> {
+    const loads = [...wanted].map(([plan, rowIds]) => this.#loadTable(plan, rowIds));
+    return (await Promise.all(loads)).reduce((sum, bytes) => sum + bytes, 0);
+  }
+
+  async #loadTable(plan: TablePlan, rowIds: ReadonlySet<string>): Promise<number> {
+    const cells = this.#tableCells(plan.table);
+    const missing = [...rowIds].filter((rowId) => !cells.has(rowId));
+    if (missing.length === 0) return 0;
+    const rows = await this.#tx.readRows(plan.table, missing);
     let bytes = 0;
-    for (const [plan, rowIds] of wanted) {
-      const cells = this.#tableCells(plan.table);
-      const missing: string[] = [];
-      for (const rowId of rowIds) if (!cells.has(rowId)) missing.push(rowId);
-      if (missing.length === 0) continue;
-      const rows = await this.#tx.readRows(plan.table, missing);
-      for (const rowId of missing) {
-        const row = rows.get(rowId);
-        bytes += row?.payload.length ?? 0;
-        cells.set(rowId, new RowCell(rowId, row === undefined ? null : new CandidateRow(row, plan)));
-      }
+    for (const rowId of missing) {
+      const row = rows.get(rowId);
+      bytes += row?.payload.length ?? 0;
+      cells.set(rowId, new RowCell(rowId, row === undefined ? null : new CandidateRow(row, plan)));
     }
     return bytes;
   }

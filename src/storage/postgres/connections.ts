@@ -33,6 +33,8 @@ export interface PgConnectionsOptions {
 export interface Sql {
   /** One round trip, one result per step. Throws `StorageError`. */
   run(...steps: readonly Step[]): Promise<readonly StepResult[]>;
+  /** Leaves together with COMMIT, whose failure it may be. Of no use in a snapshot, which does not commit. */
+  runAtCommit(...steps: readonly Step[]): void;
   newPortal(): string;
   /** Costs nothing: the next round trip takes it along. */
   closePortal(portal: string): void;
@@ -66,6 +68,8 @@ interface FirstFlight {
 interface OpenConnection {
   readonly connection: PgConnection;
   readonly answerTimeoutMs?: number | undefined;
+  /** What leaves together with COMMIT. */
+  readonly atCommit: Step[];
 }
 
 interface Single extends FirstFlight {
@@ -148,7 +152,8 @@ export class PgConnections {
       const steps = [...begin, ...opening];
       const { connection, results } = await this.#open(this.#readers, { steps, convert: toStorageError });
       try {
-        return await work(this.#sqlOn(this.#readers, { connection }), results.slice(begin.length));
+        const sql = this.#sqlOn(this.#readers, { connection, atCommit: [] });
+        return await work(sql, results.slice(begin.length));
       } finally {
         // Nobody waits for the end of a transaction that only read.
         this.#note(rollBack(connection).finally(() => this.#readers.release(connection)));
@@ -196,9 +201,9 @@ export class PgConnections {
     const first = { steps, convert: toStorageError, answerTimeoutMs };
     const { connection, results } = await this.#open(this.#writers, first);
     try {
-      const sql = this.#sqlOn(this.#writers, { connection, answerTimeoutMs });
-      const result = await work(sql, results.slice(begin.length));
-      await this.#commit({ connection, answerTimeoutMs });
+      const open = { connection, answerTimeoutMs, atCommit: [] };
+      const result = await work(this.#sqlOn(this.#writers, open), results.slice(begin.length));
+      await this.#commit(open);
       return result;
     } catch (error) {
       await rollBack(connection);
@@ -230,7 +235,7 @@ export class PgConnections {
     }
   }
 
-  #sqlOn(pool: ConnectionPool, { connection, answerTimeoutMs }: OpenConnection): Sql {
+  #sqlOn(pool: ConnectionPool, { connection, answerTimeoutMs, atCommit }: OpenConnection): Sql {
     return {
       run: async (...steps) => {
         try {
@@ -239,20 +244,21 @@ export class PgConnections {
           throw this.#failed(pool, toStorageError(error));
         }
       },
+      runAtCommit: (...steps) => void atCommit.push(...steps),
       newPortal: () => connection.newPortal(),
       closePortal: (portal) => connection.closePortal(portal),
     };
   }
 
-  async #commit({ connection, answerTimeoutMs }: OpenConnection): Promise<void> {
-    let tag: string | undefined;
+  async #commit({ connection, answerTimeoutMs, atCommit }: OpenConnection): Promise<void> {
+    let committed: StepResult | undefined;
     try {
-      [{ tag } = { tag: undefined }] = await connection.send([COMMIT], answerTimeoutMs);
+      committed = (await connection.send([...atCommit, COMMIT], answerTimeoutMs)).at(-1);
     } catch (error) {
       throw this.#failed(this.#writers, toWriteError(error));
     }
     // A transaction that met an error which somebody caught can only be rolled back, and COMMIT does so.
-    if (tag !== 'COMMIT') {
+    if (committed?.tag !== 'COMMIT') {
       throw new StorageError('sync.storage.failed', 'the transaction had failed before its commit');
     }
   }

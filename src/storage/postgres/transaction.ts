@@ -23,12 +23,14 @@ import { appendStatements, noteWrites } from './appends.ts';
 import { readSourceChanges, scanTable } from './checkpoint-sources.ts';
 import { advanceStatement } from './checkpoints.ts';
 import { selectClient, toClient } from './clients.ts';
+import type { Step, StepResult } from './driver.ts';
 import { KnownRows } from './known-rows.ts';
 import { readRowPage, selectKnownRows, selectRow, toKnownRows, toRow } from './pages.ts';
 import { selectResults, toResults } from './results.ts';
 import { type ReadPlace, readCommits, readWindow } from './windows.ts';
+import type { ResultRow } from './wire-values.ts';
 
-/** Ends with the function it was made for: a late call would read, or write into, someone else's transaction. */
+/** Ends with the function it was made for, or with its last append: a late call would read, or write into, someone else's transaction. */
 class Lifetime {
   #over = false;
 
@@ -40,7 +42,7 @@ class Lifetime {
     if (this.#over) {
       throw new StorageError(
         'sync.storage.failed',
-        'a reader or transaction was used after its function settled',
+        'a reader or transaction was used after its function settled, or after its last append',
       );
     }
   }
@@ -92,8 +94,34 @@ export class PgSnapshotReader implements SnapshotReader {
   }
 }
 
+/** Statements that are asked for before the first of them has left share its round trip. */
+class SharedFlight {
+  readonly #send: (steps: readonly Step[]) => Promise<readonly StepResult[]>;
+  #steps: Step[] = [];
+  #landed: Promise<readonly StepResult[]> | null = null;
+
+  constructor(send: (steps: readonly Step[]) => Promise<readonly StepResult[]>) {
+    this.#send = send;
+  }
+
+  async run(step: Step): Promise<readonly ResultRow[]> {
+    const nth = this.#steps.push(step) - 1;
+    this.#landed ??= Promise.resolve().then(() => this.#leave());
+    const results = await this.#landed;
+    return results[nth]?.rows ?? [];
+  }
+
+  #leave(): Promise<readonly StepResult[]> {
+    const steps = this.#steps;
+    this.#steps = [];
+    this.#landed = null;
+    return this.#send(steps);
+  }
+}
+
 export class PgTx implements StorageTx {
   readonly #place: ReadPlace;
+  readonly #reads: SharedFlight;
   readonly #known = new KnownRows();
   #state: PartitionState;
   #savepoints = 0;
@@ -102,6 +130,10 @@ export class PgTx implements StorageTx {
   constructor(place: ReadPlace, state: PartitionState) {
     this.#place = place;
     this.#state = state;
+    this.#reads = new SharedFlight((steps) => {
+      this.lifetime.assertAlive();
+      return place.sql.run(...steps);
+    });
   }
 
   get state(): PartitionState {
@@ -111,17 +143,16 @@ export class PgTx implements StorageTx {
   async readResults(keys: readonly ResultKey[]): Promise<readonly (PushResultRecord | null)[]> {
     this.lifetime.assertAlive();
     if (keys.length === 0) return [];
-    const { sql, names, partition } = this.#place;
-    const [found] = await sql.run(selectResults(names, partition, keys));
-    return toResults(keys, found?.rows ?? []);
+    const { names, partition } = this.#place;
+    return toResults(keys, await this.#reads.run(selectResults(names, partition, keys)));
   }
 
   async readRows(table: CompiledTable, rowIds: readonly string[]): Promise<ReadonlyMap<string, StoredRow>> {
     this.lifetime.assertAlive();
     if (rowIds.length === 0) return new Map();
-    const { sql, names, partition } = this.#place;
-    const [found] = await sql.run(selectKnownRows({ names, partition, table }, rowIds));
-    return toKnownRows(table, found?.rows ?? [], this.#known);
+    const { names, partition } = this.#place;
+    const found = await this.#reads.run(selectKnownRows({ names, partition, table }, rowIds));
+    return toKnownRows(table, found, this.#known);
   }
 
   async scanRows(scan: RowScan): Promise<RowPage> {
@@ -146,7 +177,7 @@ export class PgTx implements StorageTx {
     return readSourceChanges(this.#place, read);
   }
 
-  async append(batch: CommitBatch): Promise<void> {
+  async append(batch: CommitBatch, place?: 'last'): Promise<void> {
     this.lifetime.assertAlive();
     let head = this.#state.head;
     for (const { commitSeq } of batch.commits) {
@@ -155,7 +186,12 @@ export class PgTx implements StorageTx {
     }
     const { sql, names, partition } = this.#place;
     const statements = appendStatements({ names, partition, known: this.#known }, batch);
-    if (statements.length > 0) await sql.run(...statements);
+    if (place === 'last') {
+      sql.runAtCommit(...statements);
+      this.lifetime.end();
+    } else if (statements.length > 0) {
+      await sql.run(...statements);
+    }
     noteWrites(this.#known, batch.rows);
     this.#state = { ...this.#state, head };
   }

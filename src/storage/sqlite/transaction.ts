@@ -27,7 +27,7 @@ import { readResults } from './results.ts';
 import { guarded } from './sqlite-errors.ts';
 import { type ReadPlace, readCommits, readWindow } from './windows.ts';
 
-/** Ends with the function it was made for: a late call would read, or write into, someone else's transaction. */
+/** Ends with the function it was made for, or with its last append: a late call would read, or write into, someone else's transaction. */
 class Lifetime {
   #over = false;
 
@@ -39,7 +39,7 @@ class Lifetime {
     if (this.#over) {
       throw new StorageError(
         'sync.storage.failed',
-        'a reader or transaction was used after its function settled',
+        'a reader or transaction was used after its function settled, or after its last append',
       );
     }
   }
@@ -134,7 +134,7 @@ export class SqliteTx implements StorageTx {
     return readSourceChanges(this.#place, read);
   }
 
-  async append(batch: CommitBatch): Promise<void> {
+  async append(batch: CommitBatch, place?: 'last'): Promise<void> {
     this.lifetime.assertAlive();
     let head = this.#state.head;
     for (const { commitSeq } of batch.commits) {
@@ -144,6 +144,7 @@ export class SqliteTx implements StorageTx {
     const { connection, partition } = this.#place;
     guarded(() => appendBatch(connection, partition, batch));
     this.#state = { ...this.#state, head };
+    if (place === 'last') this.lifetime.end();
   }
 
   async savepoint<T>(fn: () => Promise<T>): Promise<T> {
