@@ -3,6 +3,8 @@ import type { Config, DataConfig } from './config.ts';
 import { readJsonFile } from './config-file.ts';
 import type { ConfiguredStorage } from './storage-option.ts';
 
+const PREPARED = ['auto', 'named', 'unnamed'] as const;
+
 export function storageOptionOf({ storage, settings }: DataConfig): ConfiguredStorage {
   if (storage.kind === 'sqlite') {
     const synchronous = settings.sqliteSynchronous === 'NORMAL' ? 'NORMAL' : 'FULL';
@@ -10,7 +12,7 @@ export function storageOptionOf({ storage, settings }: DataConfig): ConfiguredSt
   }
   const postgres = {
     namespace: settings.postgresNamespace,
-    preparedStatements: settings.postgresPreparedStatements === 'named' ? 'named' : 'unnamed',
+    preparedStatements: PREPARED.find((mode) => mode === settings.postgresPreparedStatements) ?? 'auto',
     writersMax: settings.postgresWritersMax,
     readersMax: settings.postgresReadersMax,
   } as const;

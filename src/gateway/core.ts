@@ -49,7 +49,10 @@ export async function openCore(options: GatewayOptions): Promise<Core> {
   const declarations = compileDeclarations(options.checkpoints ?? [], schema.version);
   const hooks = hostHooks(options, schema);
   const clock = options.clock ?? createRealClock();
-  const opened = await openStorage(options.storage, clock);
+  const logger = options.logger ?? SILENT_LOGGER;
+  const onUnnamed = () =>
+    logger.warn({ event: 'storage.unnamed' }, 'the pooler before the database does not keep statements');
+  const opened = await openStorage(options.storage, clock, onUnnamed);
   try {
     await ensureStorageReady(opened.storage, schema, declarations.list);
   } catch (failure) {

@@ -106,10 +106,10 @@ export const OPTIONS = [
     name: 'postgresPreparedStatements',
     group: 'data',
     type: 'choice',
-    default: 'unnamed',
-    choices: ['unnamed', 'named'],
+    default: 'auto',
+    choices: ['auto', 'named', 'unnamed'],
     sentence:
-      'PostgreSQL: named keeps frequent statements on the server, which is faster; only without a transaction pooler, or with one that knows of them.',
+      'PostgreSQL: whether the server keeps frequent statements, which is faster; auto goes on without where a transaction pooler does not know of them.',
   },
   {
     ...BASE,

@@ -22,9 +22,14 @@ export interface OpenedStorage {
   release(): Promise<void>;
 }
 
-export async function openStorage(option: StorageOption, clock: Clock): Promise<OpenedStorage> {
+/** `onUnnamed`: a pooler was met that does not keep statements. */
+export async function openStorage(
+  option: StorageOption,
+  clock: Clock,
+  onUnnamed: () => void = () => undefined,
+): Promise<OpenedStorage> {
   if ('storage' in option) return { ...option, release: () => Promise.resolve() };
-  if ('url' in option && isPostgresUrl(option.url)) return openPostgres(option, clock);
+  if ('url' in option && isPostgresUrl(option.url)) return openPostgres(option, { clock, onUnnamed });
   const synchronous = 'path' in option ? (option.synchronous ?? 'FULL') : 'FULL';
   const path = 'path' in option ? option.path : pathOf(option.url);
   if (path !== IN_MEMORY) await mkdir(dirname(path), { recursive: true });
@@ -39,10 +44,10 @@ export function isPostgresUrl(url: string): boolean {
 /** Its driver is loaded only by those who use it. */
 async function openPostgres(
   { url, postgres }: Extract<StorageOption, { readonly url: string }>,
-  clock: Clock,
+  context: { readonly clock: Clock; readonly onUnnamed: () => void },
 ): Promise<OpenedStorage> {
   const { openPostgresStorage } = await import('../storage/postgres/postgres-storage.ts');
-  const opened = await openPostgresStorage({ ...postgres, connection: url, clock });
+  const opened = await openPostgresStorage({ ...postgres, connection: url, ...context });
   return { ...opened, release: () => opened.storage.close() };
 }
 

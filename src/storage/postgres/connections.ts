@@ -6,8 +6,15 @@ import type { ClientConfig } from 'pg';
 import type { Clock } from '../../protocol/clock.ts';
 import { StorageError } from '../storage-error.ts';
 import { ConnectionPool } from './connection-pool.ts';
-import { FlightError, type PgConnection, type Step, type StepResult } from './driver.ts';
-import { isFailover, toStorageError, toWriteError } from './postgres-errors.ts';
+import {
+  FlightError,
+  isNameRefused,
+  type PgConnection,
+  StatementNames,
+  type Step,
+  type StepResult,
+} from './driver.ts';
+import { busyError, isFailover, toStorageError, toWriteError } from './postgres-errors.ts';
 
 /** `relaxed`: atomic and in order, but a crash of the server may take the last ones back (guarantee 3). */
 export type Durability = 'durable' | 'relaxed';
@@ -15,7 +22,9 @@ export type Durability = 'durable' | 'relaxed';
 export interface PgConnectionsOptions {
   readonly client: ClientConfig;
   readonly clock: Clock;
-  readonly preparedStatements: 'named' | 'unnamed';
+  readonly preparedStatements: 'auto' | 'named' | 'unnamed';
+  /** `auto` goes on without names. */
+  readonly onUnnamed: () => void;
   readonly writersMax: number;
   readonly readersMax: number;
   readonly acquireTimeoutMs: number;
@@ -44,15 +53,17 @@ export interface Sql {
 const ANSWER_GRACE_MS = 5_000;
 
 /** For work that touches few rows of a table of any size, which the planner may misjudge. */
-export const INDEX_PLANS_ONLY: readonly Step[] = [
-  'enable_seqscan',
-  'enable_hashjoin',
-  'enable_mergejoin',
-].map((name) => ({ text: `SET LOCAL ${name} = off` }));
+const INDEX_PLANS = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off' } as const;
+
+export const INDEX_PLANS_ONLY: readonly Step[] = [settingsStep(INDEX_PLANS)];
+
+/** The planner would plan anew for each number of values, and never keep a plan that is as good. */
+const KEPT_PLANS = { plan_cache_mode: 'force_generic_plan' } as const;
 
 /** A plan that is kept was made when its tables were small, and would still be used when they are large. */
-const FRESH_PLANS: readonly Step[] = [{ text: 'SET LOCAL plan_cache_mode = force_custom_plan' }];
+const FRESH_PLANS = { plan_cache_mode: 'force_custom_plan' } as const;
 
+const READ_COMMITTED: Step = { text: 'BEGIN ISOLATION LEVEL READ COMMITTED', isFrequent: true };
 const COMMIT: Step = { text: 'COMMIT' };
 const ROLLBACK: Step = { text: 'ROLLBACK' };
 
@@ -85,6 +96,7 @@ interface Transaction<T> {
 
 export class PgConnections {
   readonly #writers: ConnectionPool;
+  readonly #statementNames: StatementNames;
   readonly #readers: ConnectionPool;
   readonly #beginWrite: readonly Step[];
   readonly #beginRelaxed: readonly Step[];
@@ -95,9 +107,12 @@ export class PgConnections {
 
   constructor(options: PgConnectionsOptions) {
     const { clock, acquireTimeoutMs, idleTimeoutMs, lifetimeMs, client, preparedStatements } = options;
+    const onGivenUp = preparedStatements === 'auto' ? options.onUnnamed : null;
+    const statementNames = new StatementNames(preparedStatements !== 'unnamed', onGivenUp);
+    this.#statementNames = statementNames;
     const answerTimeoutMs = options.statementTimeoutMs + ANSWER_GRACE_MS;
     const shared = {
-      connection: { client, clock, answerTimeoutMs, preparedStatements },
+      connection: { client, clock, answerTimeoutMs, statementNames },
       clock,
       acquireTimeoutMs,
       idleTimeoutMs,
@@ -106,17 +121,19 @@ export class PgConnections {
     this.#writers = new ConnectionPool({ ...shared, connectionsMax: options.writersMax });
     this.#readers = new ConnectionPool({ ...shared, connectionsMax: options.readersMax });
     const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs, migrationLockTimeoutMs } = options;
-    const timeouts = [
-      ...timeoutSteps({ statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs }),
-      ...(preparedStatements === 'named' ? FRESH_PLANS : []),
+    const timeouts = timeoutSettings({ statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs });
+    // Whatever writers run finds its few rows by an index, so that a plan that is kept is right for tables of any size.
+    const forWriters = { ...timeouts, ...INDEX_PLANS, ...KEPT_PLANS };
+    this.#beginWrite = [READ_COMMITTED, settingsStep(forWriters)];
+    this.#beginRelaxed = [READ_COMMITTED, settingsStep({ ...forWriters, synchronous_commit: 'off' })];
+    this.#beginSnapshot = [
+      { text: 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY', isFrequent: true },
+      settingsStep({ ...timeouts, ...FRESH_PLANS }),
     ];
-    this.#beginWrite = [{ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' }, ...timeouts];
-    this.#beginRelaxed = [...this.#beginWrite, { text: 'SET LOCAL synchronous_commit = off' }];
-    this.#beginSnapshot = [{ text: 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY' }, ...timeouts];
     const patience = { statementTimeoutMs: 0, lockTimeoutMs: migrationLockTimeoutMs };
     this.#beginMigration = [
-      { text: 'BEGIN ISOLATION LEVEL READ COMMITTED' },
-      ...timeoutSteps({ ...patience, idleInTransactionTimeoutMs }),
+      READ_COMMITTED,
+      settingsStep(timeoutSettings({ ...patience, idleInTransactionTimeoutMs })),
     ];
   }
 
@@ -230,6 +247,8 @@ export class PgConnections {
         await rollBack(connection);
         pool.release(connection);
         if (hasServed && error instanceof FlightError && error.isLost) continue;
+        // Nothing of the flight ran, so it may run again.
+        if (isNameRefused(error) && this.#statementNames.giveUp()) continue;
         throw this.#failed(pool, convert(error));
       }
     }
@@ -241,7 +260,7 @@ export class PgConnections {
         try {
           return await connection.send(steps, answerTimeoutMs);
         } catch (error) {
-          throw this.#failed(pool, toStorageError(error));
+          throw this.#failed(pool, this.#inTransaction(error));
         }
       },
       runAtCommit: (...steps) => void atCommit.push(...steps),
@@ -255,12 +274,21 @@ export class PgConnections {
     try {
       committed = (await connection.send([...atCommit, COMMIT], answerTimeoutMs)).at(-1);
     } catch (error) {
-      throw this.#failed(this.#writers, toWriteError(error));
+      throw this.#failed(
+        this.#writers,
+        isNameRefused(error) ? this.#inTransaction(error) : toWriteError(error),
+      );
     }
     // A transaction that met an error which somebody caught can only be rolled back, and COMMIT does so.
     if (committed?.tag !== 'COMMIT') {
       throw new StorageError('sync.storage.failed', 'the transaction had failed before its commit');
     }
+  }
+
+  /** A transaction whose flight was refused for a name alone may be run again, without names. */
+  #inTransaction(error: unknown): StorageError {
+    if (!isNameRefused(error) || !this.#statementNames.giveUp()) return toStorageError(error);
+    return busyError('the database is reached through a pooler that does not keep statements', error);
   }
 
   #failed(pool: ConnectionPool, error: StorageError): StorageError {
@@ -269,19 +297,27 @@ export class PgConnections {
   }
 }
 
+/** By name; values are ours, never a caller's. */
+type Settings = Readonly<Record<string, string>>;
+
 type Timeouts = Pick<
   PgConnectionsOptions,
   'statementTimeoutMs' | 'lockTimeoutMs' | 'idleInTransactionTimeoutMs'
 >;
 
-/** They end with the transaction; 0 means none. */
-function timeoutSteps(options: Timeouts): readonly Step[] {
-  const timeouts: Readonly<Record<string, number>> = {
-    statement_timeout: options.statementTimeoutMs,
-    lock_timeout: options.lockTimeoutMs,
-    idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs,
+/** 0 means none. */
+function timeoutSettings(options: Timeouts): Settings {
+  return {
+    statement_timeout: String(Math.trunc(options.statementTimeoutMs)),
+    lock_timeout: String(Math.trunc(options.lockTimeoutMs)),
+    idle_in_transaction_session_timeout: String(Math.trunc(options.idleInTransactionTimeoutMs)),
   };
-  return Object.entries(timeouts).map(([name, ms]) => ({ text: `SET LOCAL ${name} = ${Math.trunc(ms)}` }));
+}
+
+/** One statement for all of them, as SET LOCAL for each: they end with the transaction. */
+function settingsStep(settings: Settings): Step {
+  const calls = Object.entries(settings).map(([name, value]) => `set_config('${name}', '${value}', true)`);
+  return { text: `SELECT ${calls.join(', ')}`, isFrequent: true };
 }
 
 /** Leaves the connection between transactions, or broken. */

@@ -36,6 +36,39 @@ export interface StepResult {
   readonly hasMore: boolean;
 }
 
+/**
+ * Whether frequent statements get a name, under which the server keeps them parsed and planned: decided once for all
+ * connections of a storage. A transaction pooler that hands out another server connection without their statements is found
+ * out by the first flight that meets it, which the server then refuses as a whole.
+ */
+export class StatementNames {
+  #areUsed: boolean;
+  readonly #onGivenUp: (() => void) | null;
+
+  /** `onGivenUp`: called once, when the server did not know a name; `null` keeps using names whatever happens. */
+  constructor(areUsed: boolean, onGivenUp: (() => void) | null) {
+    this.#areUsed = areUsed;
+    this.#onGivenUp = onGivenUp;
+  }
+
+  get areUsed(): boolean {
+    return this.#areUsed;
+  }
+
+  /** True where the flight may run again, without names. */
+  giveUp(): boolean {
+    if (this.#onGivenUp === null) return false;
+    if (this.#areUsed) {
+      this.#areUsed = false;
+      this.#onGivenUp();
+    }
+    return true;
+  }
+}
+
+/** No such statement, or one of that name already. */
+const NAME_REFUSED = /^(26000|42P05)$/;
+
 /** Why a flight failed: `lost` when the connection broke before the answer was complete. */
 export class FlightError extends Error {
   override readonly name = 'FlightError';
@@ -49,6 +82,11 @@ export class FlightError extends Error {
   }
 }
 
+/** The server refused the name of a statement, before it ran. */
+export function isNameRefused(error: unknown): boolean {
+  return error instanceof FlightError && NAME_REFUSED.test(sqlStateOf(error.cause) ?? '');
+}
+
 /** The five characters of an error of the server, else `null`. */
 export function sqlStateOf(error: unknown): string | null {
   return error instanceof pg.DatabaseError ? (error.code ?? null) : null;
@@ -59,8 +97,7 @@ export interface ConnectionOptions {
   readonly clock: Pick<Clock, 'after' | 'monotonicMs'>;
   /** A flight that is not answered in this time is given up, and the connection with it, in ms. */
   readonly answerTimeoutMs: number;
-  /** `named`: frequent statements are parsed once per connection. Not behind a pooler that does not know of it. */
-  readonly preparedStatements: 'named' | 'unnamed';
+  readonly statementNames: StatementNames;
 }
 
 const GOODBYE_TIMEOUT_MS = 1_000;
@@ -180,7 +217,7 @@ export class PgConnection {
    * unknown there or means the same, never something else.
    */
   #named(steps: readonly Step[]): readonly NamedStep[] {
-    if (this.#options.preparedStatements === 'unnamed') return steps;
+    if (!this.#options.statementNames.areUsed) return steps;
     return steps.map((step) => {
       if (!('text' in step) || step.isFrequent !== true) return step;
       const known = this.#prepared.get(step.text);

@@ -11,11 +11,14 @@ export interface PostgresStorageOptions {
   /** Schema (in PostgreSQL's sense) that holds every table, created when it is missing. Default `tidegate`. */
   readonly namespace?: string;
   /**
-   * `named`: the server keeps the statements that every commit runs, which saves it about a quarter of the work of a lone commit. Only
-   * without a transaction pooler, or with one that knows of them (PgBouncer 1.21 with `max_prepared_statements`). Default
-   * `unnamed`.
+   * The server can keep the statements that every commit and round runs, parsed and planned, which halves its work. Not through a
+   * transaction pooler that does not know of them (PgBouncer before 1.21, or without `max_prepared_statements`). `auto`: keep
+   * them until the server does not know one, then go on without; nothing is lost, what met it runs again. `named`: always keep
+   * them, and fail. `unnamed`: never. Default `auto`.
    */
-  readonly preparedStatements?: 'named' | 'unnamed';
+  readonly preparedStatements?: 'auto' | 'named' | 'unnamed';
+  /** Told once, when `auto` found that statements are not kept. */
+  readonly onUnnamed?: () => void;
   /** Connections for transactions and for short reads and writes. Default 8. */
   readonly writersMax?: number;
   /** Connections for pinned snapshots. Default 16. */
@@ -39,7 +42,8 @@ export interface PostgresStorageOptions {
 }
 
 const DEFAULTS = {
-  preparedStatements: 'unnamed',
+  preparedStatements: 'auto',
+  onUnnamed: () => undefined,
   writersMax: 8,
   readersMax: 16,
   acquireTimeoutMs: 5_000,
