@@ -10,6 +10,13 @@ export {
   type StaticGrant,
   type StaticTokens,
 } from './gateway/auth.ts';
+// Backfills of derived tables.
+export {
+  type BackfillTarget,
+  type PartitionsRequest,
+  runBackfill,
+  runBackfills,
+} from './gateway/backfills.ts';
 // Storages and buses, for hosts that bring their own or share one.
 export { createMemoryBusNetwork, type MemoryBusNetwork } from './gateway/bus/memory.ts';
 export {
@@ -58,6 +65,15 @@ export type {
 export { SchemaError, type SchemaProblem } from './protocol/schema-problems.ts';
 export type { Bus, Notice } from './session/live/bus.ts';
 export type {
+  BackfillBatch,
+  BackfillInput,
+  BackfillProgress,
+  BackfillRequest,
+  BackfillResult,
+  SourceRow,
+} from './session/sync/backfill-request.ts';
+export { BackfillError, type DerivedRow } from './session/sync/backfill-writes.ts';
+export type {
   CandidateReader,
   CommitOperation,
   CommitValidator,
@@ -73,4 +89,9 @@ export type { Checkpoint, CheckpointDeclaration, CheckpointState } from './stora
 export type { SegmentStore } from './storage/segments.ts';
 export { openSqliteStorage, type SqliteStorageOptions } from './storage/sqlite/sqlite-storage.ts';
 export type { Storage } from './storage/storage.ts';
-export { StorageConstraintError, StorageError, type StorageErrorCode } from './storage/storage-error.ts';
+export {
+  StorageConstraintError,
+  StorageError,
+  type StorageErrorCode,
+  StorageQueryError,
+} from './storage/storage-error.ts';

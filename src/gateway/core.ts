@@ -77,6 +77,7 @@ function assemble(options: GatewayOptions, checked: Checked): Core {
   const logger = options.logger ?? SILENT_LOGGER;
   const random = options.random ?? createRandom();
   const events: SyncEvents & LiveEvents = logEvents(logger);
+  for (const declaration of declarations.list) events.emit({ type: 'checkpoint.declared', ...declaration });
   const bus = options.bus ?? lonelyBus(logger);
   const hub = createHub({ schema, storage, limits, clock, bus, events });
   const cursors = createCursorWriter({ storage, clock, limits, events });

@@ -1,9 +1,11 @@
 /** The gateway: everything put together behind a few functions. The only composition root. */
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { BackfillRequest, BackfillResult } from '../session/sync/backfill-request.ts';
 import { runRound } from '../session/sync/round.ts';
 import { openSegment } from '../session/sync/segment-access.ts';
 import { createIdentify } from './auth.ts';
+import { GatewayBackfills } from './backfills.ts';
 import { type Core, openCore } from './core.ts';
 import { createCors } from './cors.ts';
 import { createFetchHandler, type FetchHandler } from './fetch-http.ts';
@@ -49,6 +51,11 @@ export interface Gateway {
   revokeActor(actor: ActorAddress): void;
   /** Data was changed behind the log: every session of the partition is told to pull. */
   resync(partition: string): void;
+  /**
+   * Runs a backfill whose commits the subscribers of this gateway get at once (part 4, 4.4). `close` ends it between two batches
+   * with `cancelled`. Throws as `runBackfill`.
+   */
+  runBackfill(request: BackfillRequest): Promise<BackfillResult>;
   stats(): GatewayStats;
   /** Drains (architecture §6), then closes what the gateway opened. Idempotent. */
   close(): Promise<void>;
@@ -75,6 +82,7 @@ class RunningGateway implements Gateway {
   readonly #exchanges: InFlight = createInFlight();
   readonly #transport: WsTransport;
   readonly #shutdown: Shutdown;
+  readonly #backfills: GatewayBackfills;
   readonly #readinessProbe: ReadinessProbe;
 
   constructor(options: GatewayOptions, mount: string, core: Core) {
@@ -100,8 +108,10 @@ class RunningGateway implements Gateway {
     });
     this.fetch = createFetchHandler({ handler, random });
     this.#transport = this.#createTransport(options);
+    this.#backfills = new GatewayBackfills({ ...core.sync, sink: core.hub });
     this.#shutdown = new Shutdown({
       core,
+      backfills: this.#backfills,
       rounds: this.#rounds,
       exchanges: this.#exchanges,
       transport: this.#transport,
@@ -153,6 +163,11 @@ class RunningGateway implements Gateway {
 
   resync(partition: string): void {
     this.#core.live.resync(partition);
+  }
+
+  async runBackfill(request: BackfillRequest): Promise<BackfillResult> {
+    this.#shutdown.assertRunning();
+    return this.#backfills.run(request);
   }
 
   stats(): GatewayStats {

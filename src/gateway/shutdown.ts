@@ -1,12 +1,14 @@
 /** Drain, then close, in the one order that loses nothing (architecture §6). */
 import type { Server } from 'node:http';
 import type { Clock } from '../protocol/clock.ts';
+import type { GatewayBackfills } from './backfills.ts';
 import type { Core } from './core.ts';
 import type { InFlight } from './in-flight.ts';
 import type { WsTransport } from './ws-transport.ts';
 
 export interface ShutdownParts {
   readonly core: Core;
+  readonly backfills: GatewayBackfills;
   readonly rounds: InFlight;
   /** Requests that came in over Node's HTTP and are not answered yet; rounds among them. */
   readonly exchanges: InFlight;
@@ -51,7 +53,7 @@ export class Shutdown {
    * ports close, then what was noted is written, then the storage closes.
    */
   async #run(): Promise<void> {
-    const { core, rounds, exchanges, transport } = this.#parts;
+    const { core, backfills, rounds, exchanges, transport } = this.#parts;
     const { live, sync, limits, clock } = core;
     const endMs = clock.monotonicMs() + limits.shutdownRoundsMs;
     this.#state = 'draining';
@@ -64,6 +66,7 @@ export class Shutdown {
     await settledWithin(exchanges.idle(), endMs - clock.monotonicMs(), clock);
     for (const server of this.#servers) server.closeAllConnections();
     await Promise.all(closed);
+    await backfills.close();
     await sync.commits.close();
     await this.#flush();
     await core.segmentSweep.stop();

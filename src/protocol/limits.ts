@@ -70,6 +70,15 @@ export interface Limits {
   readonly commitRetryFirstMs: number;
   readonly commitRetryMaxMs: number;
 
+  /** Source rows, or changes of them, that one batch of a backfill sees (part 4, 4.4); writers wait as long as one takes. */
+  readonly backfillBatchRowsMax: number;
+  /** Their payload bytes. */
+  readonly backfillBatchBytesMax: number;
+  /** Derived rows that one batch may write. */
+  readonly backfillWritesMax: number;
+  /** Of these, changes in one commit. */
+  readonly backfillChangesPerCommit: number;
+
   /** Encoded bytes of one delta, tag byte excluded; strictly greater is `delta-too-large` (§8.2). */
   readonly deltaBytesMax: number;
   /** Deltas sent and not acked per session; over it the session goes behind. */
@@ -168,6 +177,11 @@ export const DEFAULT_LIMITS: Limits = {
   commitAttemptsMax: 6,
   commitRetryFirstMs: 20,
   commitRetryMaxMs: 1_000,
+
+  backfillBatchRowsMax: 500,
+  backfillBatchBytesMax: 4 * MIB,
+  backfillWritesMax: 5_000,
+  backfillChangesPerCommit: 500,
 
   deltaBytesMax: 1 * MIB,
   deltasInFlightMax: 1_024,

@@ -3,12 +3,14 @@ import * as tidegate from '../../src/index.ts';
 
 test('the run-time exports of the package are these and no others', () => {
   expect(Object.keys(tidegate).sort()).toEqual([
+    'BackfillError',
     'CommitValidationRejection',
     'DEFAULT_LIMITS',
     'ReadinessError',
     'SchemaError',
     'StorageConstraintError',
     'StorageError',
+    'StorageQueryError',
     'SyncError',
     'ValidationRejection',
     'bearerToken',
@@ -20,5 +22,7 @@ test('the run-time exports of the package are these and no others', () => {
     'createStaticTokens',
     'ensureReady',
     'openSqliteStorage',
+    'runBackfill',
+    'runBackfills',
   ]);
 });

@@ -120,7 +120,7 @@ export async function capture(work: () => Promise<void>): Promise<readonly Captu
     for (const step of steps) {
       if (!('text' in step)) continue;
       if (step.text.startsWith('BEGIN')) settings.set(this, []);
-      else if (step.text.includes('set_config(')) settings.get(this)?.push(step.text);
+      else if (/^SET LOCAL|set_config\(/.test(step.text)) settings.get(this)?.push(step.text);
       else if (/^(SELECT|INSERT|UPDATE|DELETE|WITH)\b/.test(step.text)) {
         sent.set(JSON.stringify([step.text, step.params]), {
           statement: step,

@@ -189,6 +189,39 @@ export type SyncEvent =
     }
   /** The database refused an append of this process: its schema version is below the partition's fence (part 4, 4.1). */
   | { readonly type: 'writer.fenced'; readonly partition: string; readonly writerVersion: number }
+  /** A worker of a backfill, and what became of it (part 4, 4.4). */
+  | {
+      readonly type: `backfill.${'claimed' | 'stale' | 'unverifiable' | 'activated' | 'superseded'}`;
+      readonly partition: string;
+      readonly name: string;
+      readonly ownerEpoch: number;
+      readonly watermark: number;
+      readonly observedRows: number;
+    }
+  /** A batch landed. */
+  | {
+      readonly type: 'backfill.advanced';
+      readonly partition: string;
+      readonly name: string;
+      readonly phase: 'scan' | 'follow';
+      readonly observedRows: number;
+      readonly watermark: number;
+      readonly head: number;
+      readonly ratePerSecond: number;
+    }
+  | {
+      readonly type: 'backfill.failed';
+      readonly partition: string;
+      readonly name: string;
+      readonly error: unknown;
+    }
+  /** This process is part of the roll-out of a checkpoint that is not activated. */
+  | {
+      readonly type: 'checkpoint.declared';
+      readonly partition: string;
+      readonly name: string;
+      readonly schemaVersion: number;
+    }
   | { readonly type: 'request.refused'; readonly partition: string; readonly code: string }
   | {
       readonly type: 'segment.built';
