@@ -40,6 +40,7 @@ const PACKAGE_HOME: Readonly<Record<string, readonly string[]>> = {
   'pg-copy-streams': ['storage/postgres'],
   msgpackr: ['protocol/msgpack'],
   pino: ['gateway'],
+  'cli-progress': ['gateway'],
   commander: ['gateway'],
   jose: ['gateway'],
   'prom-client': ['gateway'],

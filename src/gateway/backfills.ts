@@ -45,7 +45,7 @@ const TO_NOBODY: CommitSink = { accept: () => undefined };
  * on behind the last batch that landed.
  */
 export async function runBackfill(request: BackfillRequest & BackfillTarget): Promise<BackfillResult> {
-  return keepAliveDuring(onTarget(request, (deps) => runOnVersion(request, deps)));
+  return keepAliveDuring(withBackfillDeps(request, (deps) => runOnVersion(request, deps)));
 }
 
 /**
@@ -55,10 +55,22 @@ export async function runBackfill(request: BackfillRequest & BackfillTarget): Pr
 export async function runBackfills(
   request: PartitionsRequest & BackfillTarget,
 ): Promise<ReadonlyMap<string, BackfillResult>> {
-  return keepAliveDuring(onTarget(request, (deps) => runPartitions(request, deps)));
+  const { partitions, concurrency = CONCURRENCY_DEFAULT, ...shared } = request;
+  const unique = [...new Set(partitions)];
+  return keepAliveDuring(
+    withBackfillDeps(request, async (deps) => {
+      const lanes = new PartitionLanes(concurrency, deps);
+      const results = await lanes.run(unique, async (partition) => ({ request: { ...shared, partition } }));
+      return new Map(unique.map((partition, nth) => [partition, results[nth]!]));
+    }),
+  );
 }
 
-async function onTarget<T>(target: BackfillTarget, run: (deps: BackfillDeps) => Promise<T>): Promise<T> {
+/** Opens the storage for as long as `run` takes. */
+export async function withBackfillDeps<T>(
+  target: BackfillTarget,
+  run: (deps: BackfillDeps) => Promise<T>,
+): Promise<T> {
   const { crdtTypes = [], clock = createRealClock(), random = createRandom() } = target;
   const limits: Limits = Object.freeze({ ...DEFAULT_LIMITS, ...target.limits });
   assertLimits(limits);
@@ -72,30 +84,49 @@ async function onTarget<T>(target: BackfillTarget, run: (deps: BackfillDeps) => 
   }
 }
 
-async function runPartitions(
-  request: PartitionsRequest,
-  deps: BackfillDeps,
-): Promise<ReadonlyMap<string, BackfillResult>> {
-  const { partitions, concurrency = CONCURRENCY_DEFAULT, ...shared } = request;
-  if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
-    throw new RangeError('the concurrency of backfills is a whole number from 1');
-  }
-  const results = new Map<string, BackfillResult>();
-  const waiting = [...new Set(partitions)];
-  const failures: unknown[] = [];
-  const worker = async (): Promise<void> => {
-    for (let partition = waiting.shift(); partition !== undefined; partition = waiting.shift()) {
-      try {
-        results.set(partition, await runOnVersion({ ...shared, partition }, deps));
-      } catch (failure) {
-        failures.push(failure);
-        waiting.length = 0;
-      }
+export interface LaneWork {
+  readonly request: BackfillRequest;
+  readonly ended?: (result: BackfillResult) => void;
+}
+
+/** So many backfills at a time. After the first failure none is begun; those that run come to their end, and it is thrown. */
+export class PartitionLanes {
+  readonly #lanes: number;
+  readonly #deps: BackfillDeps;
+
+  constructor(lanes: number, deps: BackfillDeps) {
+    if (!Number.isSafeInteger(lanes) || lanes < 1) {
+      throw new RangeError('the concurrency of backfills is a whole number from 1');
     }
-  };
-  await Promise.all(Array.from({ length: Math.min(concurrency, waiting.length) }, worker));
-  if (failures.length > 0) throw failures[0];
-  return results;
+    this.#lanes = lanes;
+    this.#deps = deps;
+  }
+
+  /** Results in the order of `items`. */
+  async run<T>(
+    items: readonly T[],
+    prepare: (item: T) => Promise<LaneWork>,
+  ): Promise<readonly BackfillResult[]> {
+    const results = new Array<BackfillResult>(items.length);
+    const failures: unknown[] = [];
+    let next = 0;
+    const lane = async (): Promise<void> => {
+      while (next < items.length && failures.length === 0) {
+        const nth = next++;
+        try {
+          const { request, ended } = await prepare(items[nth]!);
+          const result = await runOnVersion(request, this.#deps);
+          results[nth] = result;
+          ended?.(result);
+        } catch (failure) {
+          failures.push(failure);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(this.#lanes, items.length) }, lane));
+    if (failures.length > 0) throw failures[0];
+    return results;
+  }
 }
 
 async function runOnVersion(request: BackfillRequest, deps: BackfillDeps): Promise<BackfillResult> {

@@ -30,7 +30,9 @@ async function run(config: DataConfig, { format, partition }: CheckpointsView, i
   const { storage, release } = await openStorage(storageOptionOf(config), createRealClock());
   try {
     const rows: Checkpoint[] = [];
-    for await (const checkpoint of partition === null ? all(storage) : ofPartition(storage, partition)) {
+    for await (const checkpoint of partition === null
+      ? allCheckpoints(storage)
+      : ofPartition(storage, partition)) {
       if (format === 'json') io.stdout(`${JSON.stringify(described(checkpoint))}\n`);
       else rows.push(checkpoint);
     }
@@ -41,7 +43,8 @@ async function run(config: DataConfig, { format, partition }: CheckpointsView, i
   }
 }
 
-async function* all(storage: Storage): AsyncGenerator<Checkpoint> {
+/** Of every partition, page by page. */
+export async function* allCheckpoints(storage: Storage): AsyncGenerator<Checkpoint> {
   let after: { readonly partition: string; readonly name: string } | null = null;
   for (;;) {
     const page: readonly Checkpoint[] = await storage.listCheckpoints({ after, max: CHECKPOINTS_PER_PAGE });

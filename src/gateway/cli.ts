@@ -2,11 +2,13 @@
 import { resolve } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
 import { SchemaError } from '../protocol/schema-problems.ts';
+import { backfill } from './backfill-command.ts';
 import { showCheckpoints } from './checkpoints-command.ts';
 import { type CliIo, EXIT, type ExitCode } from './cli-io.ts';
 import {
   type ConfigSources,
   type DataConfig,
+  resolveBackfillConfig,
   resolveConfig,
   resolveDataConfig,
   resolveMigrationConfig,
@@ -86,6 +88,7 @@ function buildProgram(io: CliIo, run: Run): Command {
     finish(await serve(config, io));
   });
   addDataCommands(program, io, run);
+  addBackfillCommand(program, io, run);
 
   const devCommand = program
     .command('dev')
@@ -163,6 +166,34 @@ function addDataCommands(program: Command, io: CliIo, run: Run): void {
     const format = json === true ? 'json' : 'table';
     run.finish(await showCheckpoints(config, { format, partition: partition ?? null }, io));
   });
+}
+
+function addBackfillCommand(program: Command, io: CliIo, run: Run): void {
+  const command = program
+    .command('backfill')
+    .description('run the backfills that are pending, with the functions of the configuration module')
+    .option('--partition <name>', 'those of one partition')
+    .option('--name <checkpoint>', 'those of one name')
+    .option('--concurrency <n>', 'partitions at a time', '2')
+    .option('--declare', 'declare the checkpoints of the configuration first, without a new schema version');
+  addConfigFlag(command);
+  addFlags(command, [...DATA_OPTIONS, ...LIMIT_OPTIONS.filter((limit) => limit.name.startsWith('backfill'))]);
+  command.action(async ({ partition, name, concurrency, declare }: BackfillOptions) => {
+    if (!/^[1-9]\d{0,3}$/.test(concurrency))
+      throw new ConfigError(['--concurrency must be a whole number from 1 to 9999']);
+    const config = await configFrom(command, { io, run, resolve: resolveBackfillConfig });
+    const declaring = declare === true ? 'declare' : 'as-declared';
+    const chosen = { partition: partition ?? null, name: name ?? null };
+    const choice = { ...chosen, concurrency: Number(concurrency), declaring } as const;
+    run.finish(await backfill(config, choice, io));
+  });
+}
+
+interface BackfillOptions {
+  readonly partition?: string;
+  readonly name?: string;
+  readonly concurrency: string;
+  readonly declare?: true;
 }
 
 const DATA_OPTIONS: readonly OptionSpec[] = OPTIONS.filter(({ group }) => group === 'data');

@@ -78,6 +78,7 @@ export function resolveConfig(sources: ConfigSources): Config {
 /** What a command needs that works on the data and serves nobody. */
 export type DataConfig = Pick<Config, 'settings' | 'storage'>;
 export type MigrationConfig = DataConfig & Pick<Config, 'schema' | 'hooks' | 'checkpoints'>;
+export type BackfillConfig = MigrationConfig & Pick<Config, 'limits'>;
 
 /** Throws a `ConfigError`. */
 export function resolveDataConfig(sources: ConfigSources): DataConfig {
@@ -101,6 +102,14 @@ export function resolveMigrationConfig(sources: ConfigSources): MigrationConfig 
   const data = resolveDataConfig(sources);
   if (problems.length > 0 || schema === null) throw new ConfigError(problems);
   return Object.freeze({ ...data, schema, hooks, checkpoints });
+}
+
+/** Throws a `ConfigError`. */
+export function resolveBackfillConfig(sources: ConfigSources): BackfillConfig {
+  const problems: string[] = [];
+  const limits = readLimits(sources, problems);
+  if (problems.length > 0) throw new ConfigError(problems);
+  return Object.freeze({ ...resolveMigrationConfig(sources), limits });
 }
 
 /** The plain values alone, for commands that need no more. Throws a `ConfigError`. */

@@ -225,6 +225,16 @@ export const OPTIONS = [
   },
   {
     ...BASE,
+    name: 'backfills',
+    group: 'data',
+    type: 'structure',
+    reach: 'module',
+    default: null,
+    sentence:
+      'For `tidegate backfill`: name of a checkpoint to { sources, derived?, batch }, as of runBackfill. See docs/BACKFILL.md.',
+  },
+  {
+    ...BASE,
     name: 'crdtMergers',
     group: 'data',
     type: 'structure',

@@ -136,6 +136,12 @@ export interface CheckpointStorage {
   claimCheckpoint(declaration: CheckpointDeclaration & { readonly nowMs: number }): Promise<Checkpoint>;
   /** As `CheckpointTx.advanceCheckpoint`, in a transaction of its own. */
   advanceCheckpoint(advance: CheckpointAdvance & { readonly partition: string }): Promise<boolean>;
+  /** Rows of a table in the partition, at most `max`: what an operator's progress is measured against. Reads as many keys. */
+  countRows(request: {
+    readonly partition: string;
+    readonly table: CompiledTable;
+    readonly max: number;
+  }): Promise<number>;
   /** Highest `commitSeq` that changed one of the tables; 0 if none. */
   sourceCoverageSeq(partition: string, tables: readonly string[]): Promise<number>;
   /** Reads the horizon before the window. No tables → `clean`. */

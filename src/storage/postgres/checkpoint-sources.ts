@@ -1,5 +1,6 @@
 /** Reading the source tables of a backfill and the log of their changes (part 4, 4.4). */
 import type { OpName } from '../../protocol/frames.ts';
+import type { CompiledTable } from '../../protocol/schema.ts';
 import type { SourceRead, SourceVerdict, SourceWindow, TableScan } from '../checkpoints.ts';
 import { PageCollector } from '../page-collector.ts';
 import { ScopesParser } from '../scope-json.ts';
@@ -114,5 +115,21 @@ export function selectCoverage(names: Names, partition: string, tables: readonly
     text: `SELECT c.commit_seq FROM ${names.changes} AS c WHERE c.partition = $1 AND c.tbl = ANY ($2::text[])
       ORDER BY c.commit_seq DESC LIMIT 1`,
     params: [partition, textArray(tables)],
+  };
+}
+
+/** By the primary key, which holds the partition. */
+export function selectRowCount(
+  names: Names,
+  {
+    partition,
+    table,
+    max,
+  }: { readonly partition: string; readonly table: CompiledTable; readonly max: number },
+): Statement {
+  return {
+    text: `SELECT count(*) FROM (SELECT 1 FROM ${names.qualified(table.name)}
+      WHERE _sync_partition = $1 LIMIT $2::int8) AS counted`,
+    params: [partition, String(max)],
   };
 }

@@ -22,7 +22,7 @@ import type {
   StorageTx,
 } from '../storage.ts';
 import { Admissions } from './admissions.ts';
-import { selectCoverage, selectVerdict, toVerdict } from './checkpoint-sources.ts';
+import { selectCoverage, selectRowCount, selectVerdict, toVerdict } from './checkpoint-sources.ts';
 import {
   activateCheckpoint,
   advanceStatement,
@@ -201,6 +201,11 @@ class PostgresStorage implements Storage {
     const statement = advanceStatement(this.#names, advance.partition, advance);
     const [advanced] = await this.#connections.write('durable', statement);
     return advanced?.rows.length === 1;
+  }
+
+  async countRows(request: Parameters<CheckpointStorage['countRows']>[0]): Promise<number> {
+    const [counted] = await this.#connections.read(selectRowCount(this.#names, request));
+    return toInteger(counted?.rows[0]?.[0]);
   }
 
   async sourceCoverageSeq(partition: string, tables: readonly string[]): Promise<number> {

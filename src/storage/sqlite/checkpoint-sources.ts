@@ -1,5 +1,6 @@
 /** Reading the source tables of a backfill and the log of their changes (part 4, 4.4). */
 import type { OpName } from '../../protocol/frames.ts';
+import type { CompiledTable } from '../../protocol/schema.ts';
 import type { SourceRead, SourceVerdict, SourceWindow, TableScan } from '../checkpoints.ts';
 import { PageCollector } from '../page-collector.ts';
 import { ScopesParser } from '../scope-json.ts';
@@ -124,4 +125,17 @@ export function readLogEnds(
     [partition, partition],
   );
   return { first: (row?.[0] ?? 0) as number, last: (row?.[1] ?? 0) as number };
+}
+
+/** By the primary key, which holds the partition. */
+export function countRows(
+  connection: SqliteConnection,
+  {
+    partition,
+    table,
+    max,
+  }: { readonly partition: string; readonly table: CompiledTable; readonly max: number },
+): number {
+  const sql = `SELECT count(*) FROM (SELECT 1 FROM ${quoted(table.name)} WHERE _sync_partition = ? LIMIT ?)`;
+  return connection.get(sql, [partition, max])?.[0] as number;
 }

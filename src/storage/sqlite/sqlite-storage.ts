@@ -24,7 +24,7 @@ import type {
   Storage,
   StorageTx,
 } from '../storage.ts';
-import { coverageSlice, readLogEnds, sourceVerdict } from './checkpoint-sources.ts';
+import { countRows, coverageSlice, readLogEnds, sourceVerdict } from './checkpoint-sources.ts';
 import {
   activateCheckpoint,
   advanceCheckpoint,
@@ -247,6 +247,10 @@ class SqliteStorage implements Storage {
     return this.#connections.writeNow('durable', (connection) =>
       advanceCheckpoint(connection, advance.partition, advance),
     );
+  }
+
+  countRows(request: Parameters<CheckpointStorage['countRows']>[0]): Promise<number> {
+    return this.#connections.readNow((connection) => countRows(connection, request));
   }
 
   async sourceCoverageSeq(partition: string, tables: readonly string[]): Promise<number> {

@@ -151,6 +151,23 @@ export function sourceSuite(storage: () => Storage): void {
     expect(await storage().sourceCoverageSeq('nobody', ['notes'])).toBe(0);
   });
 
+  test('rows of a table are counted in the partition alone, up to a bound', async () => {
+    const partition = await newPartition(storage());
+    const other = await newPartition(storage());
+    await write(
+      storage(),
+      partition,
+      [task('t1', 'p1'), task('t2', 'p1'), note(1, 'p1')],
+      [task('t3', 'p2')],
+    );
+    await write(storage(), other, [task('t1', 'p1')]);
+    const count = (of: string, max: number) => storage().countRows({ partition: of, table: TASKS, max });
+    expect(await count(partition, 10)).toBe(3);
+    expect(await count(partition, 2)).toBe(2);
+    expect(await count(other, 10)).toBe(1);
+    expect(await count('nobody', 10)).toBe(0);
+  });
+
   test('changes above a position: clean, changed, or unverifiable once the horizon is above it', async () => {
     const partition = await newPartition(storage());
     await write(storage(), partition, [task('t1', 'p1')], [note(1, 'p1')], [task('t2', 'p1')]);

@@ -185,6 +185,7 @@ export class LogStorage implements Storage {
   listCheckpoints = notUsed;
   claimCheckpoint = notUsed;
   advanceCheckpoint = notUsed;
+  countRows = notUsed;
   sourceCoverageSeq = notUsed;
   hasSourceChangesAbove = notUsed;
   activateCheckpoint = notUsed;
