@@ -43,6 +43,8 @@ export interface PushOperation {
   readonly baseVersion?: number;
   /** Row-codec bytes; present exactly when `op` is upsert. */
   readonly payload?: Uint8Array;
+  /** Why a dialect that names its columns could not make the row: `payload` is no row then. Never on the wire. */
+  readonly payloadFault?: string;
 }
 
 export interface PushCommitFrame {

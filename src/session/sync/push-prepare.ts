@@ -78,6 +78,9 @@ function prepareOperation(
   if (operation.op === 'delete') return { op: 'delete', opIndex, plan, rowId };
   // The tie between `op` and `payload` is a decode rule; a dialect that broke it must not reach the log.
   if (payload === undefined) return invalidRejection(opIndex, 'an upsert has no payload');
+  const { payloadFault } = operation;
+  if (payloadFault !== undefined)
+    return invalidRejection(opIndex, `the row cannot be encoded: ${payloadFault}`);
   const values = decodeRow(plan, payload);
   if (typeof values === 'string') return invalidRejection(opIndex, values);
   const unstorable = findUnstorable(plan.table, values);
