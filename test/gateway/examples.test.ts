@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { startHost } from '../../examples/embed-in-http-server.ts';
+import { runStory } from '../../examples/online-backfill/main.ts';
 import { runTwoClients } from '../../examples/two-clients.ts';
 import { resolveConfig } from '../../src/gateway/config.ts';
 import { readConfigFile } from '../../src/gateway/config-file.ts';
@@ -41,3 +42,27 @@ test('examples/host-config.ts is a configuration that starts', async () => {
   const gateway = await createGateway(await gatewayOptions(config));
   await gateway.close();
 });
+
+test('examples/online-backfill: fenced, waited, interrupted, activated, continued', async () => {
+  const lines: string[] = [];
+  const { summaries, expected, statesOfBen } = await runStory((line) => lines.push(line));
+  expect(summaries).toEqual(expected);
+  expect(summaries).toHaveLength(3);
+  const story = lines.join('\n');
+  for (const part of [
+    '/readyz says 503',
+    'sync.storage.writer_fence_rejected',
+    'server-upgrading, 1 commit waits in her outbox',
+    'was interrupted after 600 rows: cancelled',
+    'activated after 1200 rows',
+    'schema-floor',
+  ]) {
+    expect(story).toContain(part);
+  }
+  // From the refusal on he is never without his connection.
+  const waiting = statesOfBen.indexOf('server-upgrading');
+  expect(waiting).toBeGreaterThan(-1);
+  expect(statesOfBen.slice(waiting)).not.toContain('connecting');
+  expect(statesOfBen.slice(waiting)).not.toContain('offline');
+  expect(statesOfBen.at(-1)).toBe('live');
+}, 60_000);
