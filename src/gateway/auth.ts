@@ -94,6 +94,19 @@ export function bearerToken(request: AuthRequest): string | null {
     const token = query?.get(name);
     if (token !== null && token !== undefined && token !== '') return token;
   }
+  return offeredToken(request.headers.get('sec-websocket-protocol'));
+}
+
+const OFFERED_TOKEN_PREFIX = 'bearer.';
+
+/** A browser may offer its token beside a subprotocol, where it stands in no log (§5.1). */
+function offeredToken(offers: string | null): string | null {
+  for (const offer of (offers ?? '').split(',')) {
+    const token = offer.trim();
+    if (token.startsWith(OFFERED_TOKEN_PREFIX) && token.length > OFFERED_TOKEN_PREFIX.length) {
+      return token.slice(OFFERED_TOKEN_PREFIX.length);
+    }
+  }
   return null;
 }
 

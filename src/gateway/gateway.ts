@@ -1,6 +1,7 @@
 /** The gateway: everything put together behind a few functions. The only composition root. */
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { RequestDecoder } from '../session/sync/admission.ts';
 import type { BackfillRequest, BackfillResult } from '../session/sync/backfill-request.ts';
 import { runRound } from '../session/sync/round.ts';
 import { openSegment } from '../session/sync/segment-access.ts';
@@ -14,6 +15,8 @@ import { createHttpHandler, type HttpHandler } from './http.ts';
 import { parseTarget } from './http-message.ts';
 import { createInFlight, type InFlight } from './in-flight.ts';
 import { type ListenAddress, type ListenRequest, startListener } from './listener.ts';
+import { msgpackRound } from './msgpack-round.ts';
+import { MsgpackSockets } from './msgpack-socket.ts';
 import { createNodeHandler, type NodeHandler } from './node-http.ts';
 import { createOriginPolicy } from './origins.ts';
 import { createIsOperator, type Readiness, ReadinessProbe } from './readiness.ts';
@@ -195,7 +198,11 @@ class RunningGateway implements Gateway {
         lastSeen.touch(who.partition);
         return who;
       },
-      runRound: (request, { who, signal }) => runRound(request, { who, clientId: null, signal }, sync),
+      runRound: (request, { who, signal, dialect }) => {
+        const run = (decode?: RequestDecoder) =>
+          runRound(request, { who, clientId: null, signal, decode }, sync);
+        return dialect === 'ssp2' ? run() : msgpackRound({ schema: sync.schema, limits, run });
+      },
       openSegment: ({ who, segmentId, scopesHeader }) =>
         openSegment({ who, segmentId, scopesHeader, deps: sync }),
       readiness: () => this.#readiness(),
@@ -210,7 +217,14 @@ class RunningGateway implements Gateway {
   }
 
   #createTransport({ authenticate, allowedOrigins = [] }: GatewayOptions): WsTransport {
-    const { live, limits, clock, random, logger } = this.#core;
+    const { sync, live, limits, clock, random, logger } = this.#core;
+    const { schema } = sync;
+    const msgpack = new MsgpackSockets({
+      schema,
+      limits,
+      onFailure: (failure, connectionId) =>
+        logger.error({ connectionId, err: failure }, 'a message has no MessagePack form'),
+    });
     const upgrade = {
       mount: this.#mount,
       identify: createIdentify(authenticate, clock),
@@ -220,7 +234,10 @@ class RunningGateway implements Gateway {
     };
     return createWsTransport({
       admit: (request) => admitUpgrade(request, upgrade),
-      open: (session) => live.open(session),
+      open: ({ who, clientId, connection, dialect }) => {
+        const socket = dialect === 'msgpack' ? msgpack.wrap(connection) : { connection };
+        return live.open({ who, clientId, ...socket });
+      },
       limits,
       clock,
       random,

@@ -2,10 +2,12 @@
 import type { Clock } from '../protocol/clock.ts';
 import { SyncError } from '../protocol/errors.ts';
 import type { Limits } from '../protocol/limits.ts';
+import { MSGPACK_CONTENT_TYPE } from '../protocol/msgpack/messages.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
 import { authRequired, type Identify } from './auth.ts';
 import { encodeStream, negotiateCoding } from './content-coding.ts';
 import type { Cors } from './cors.ts';
+import type { DialectName } from './dialect-name.ts';
 import { boundToGrant } from './grant-time.ts';
 import { errorResponse, jsonResponse } from './http-errors.ts';
 import {
@@ -33,7 +35,7 @@ export interface HttpDeps {
   readonly identify: Identify;
   readonly runRound: (
     request: Uint8Array,
-    context: { readonly who: Identity; readonly signal: AbortSignal },
+    context: { readonly who: Identity; readonly signal: AbortSignal; readonly dialect: DialectName },
   ) => Round;
   /** Authorizes at every call (2.11); throws the `SyncError` to answer. */
   readonly openSegment: (request: {
@@ -109,7 +111,7 @@ export function createHttpHandler(deps: HttpDeps): HttpHandler {
 async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResponse> {
   if (deps.isDraining()) throw restarting();
   const who = await deps.identify(request, 'http');
-  assertSyncContentType(request.headers.get('content-type'));
+  const { dialect, contentType } = syncDialect(request.headers.get('content-type'));
   const coding = acceptedCoding(request);
   const bounds = { bytesMax: deps.limits.requestBytesMax, timeoutMs: deps.limits.requestTimeoutMs };
   const body = await readRequestBody(request, { ...bounds, clock: deps.clock });
@@ -120,7 +122,7 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
     leave();
   };
   try {
-    const round = deps.runRound(body, { who, signal: grant.signal });
+    const round = deps.runRound(body, { who, signal: grant.signal, dialect });
     // What fails up to here still has an HTTP status (2.1 rule 5).
     const first = await round.next();
     const roundBody = createRoundBody(round, first, (failure) => {
@@ -128,7 +130,7 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
     });
     return {
       status: 200,
-      headers: { 'content-type': SSP2_CONTENT_TYPE, 'cache-control': 'no-store', ...codingHeaders(coding) },
+      headers: { 'content-type': contentType, 'cache-control': 'no-store', ...codingHeaders(coding) },
       body: coding === 'identity' ? roundBody.bytes : encodeStream(roundBody.bytes, coding, deps.clock),
       ended: (how) => {
         roundBody.ended(how);
@@ -141,9 +143,11 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
   }
 }
 
-function assertSyncContentType(contentType: string | null): void {
-  const mediaType = (contentType ?? '').split(';')[0]!.trim().toLowerCase();
-  if (mediaType === SSP2_CONTENT_TYPE) return;
+/** The content type of the request chooses the dialect, and is that of the answer (§5.1). */
+function syncDialect(header: string | null): { dialect: DialectName; contentType: string } {
+  const contentType = (header ?? '').split(';')[0]!.trim().toLowerCase();
+  if (contentType === SSP2_CONTENT_TYPE) return { dialect: 'ssp2', contentType };
+  if (contentType === MSGPACK_CONTENT_TYPE) return { dialect: 'msgpack', contentType };
   throw new SyncError('sync.invalid_request', `the content type must be ${SSP2_CONTENT_TYPE}`, {
     httpStatus: 415,
   });

@@ -49,7 +49,7 @@ export function createRoundBody(
 }
 
 /** What a released round is told to return; nobody looks at it. */
-const NEVER_SERVED: RoundOutcome = {
+export const NEVER_SERVED: RoundOutcome = {
   kind: 'header-only',
   wireVersion: 2,
   finalChunk: new Uint8Array(0),

@@ -2,26 +2,28 @@
 import { SyncError } from '../protocol/errors.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
 import type { Identify } from './auth.ts';
+import { type DialectName, dialectOffered, SUBPROTOCOLS } from './dialect-name.ts';
 import { restarting } from './http.ts';
 import { type HttpRequest, parseTarget } from './http-message.ts';
 import type { OriginPolicy } from './origins.ts';
 import { matchRoute } from './routes.ts';
-
-/** The one subprotocol that exists. Clients that offer none speak it as well. */
-export const SSP2_SUBPROTOCOL = 'ssp2';
 
 export interface UpgradeDeps {
   readonly mount: string;
   readonly identify: Identify;
   readonly origins: OriginPolicy;
   /** Why this client gets no session at the moment, or `null` (3.2-5, 3.2-6). */
-  readonly refusal: (request: Admitted) => SyncError | null | Promise<SyncError | null>;
+  readonly refusal: (
+    request: Pick<Admitted, 'who' | 'clientId'>,
+  ) => SyncError | null | Promise<SyncError | null>;
   readonly isDraining: () => boolean;
 }
 
 export interface Admitted {
   readonly who: Identity;
   readonly clientId: string;
+  /** Of the connection, for as long as it lives. */
+  readonly dialect: DialectName;
 }
 
 /** Throws the `SyncError` to refuse with; anything else thrown is a failure nobody foresaw. */
@@ -41,8 +43,8 @@ export async function admitUpgrade(request: HttpRequest, deps: UpgradeDeps): Pro
   }
   const clientId = target.searchParams.get('clientId') ?? '';
   if (clientId === '') throw new SyncError('sync.invalid_request', 'the clientId parameter is missing');
-  assertSubprotocol(request.headers.get('sec-websocket-protocol'));
-  const admitted = { who, clientId };
+  const dialect = spokenDialect(request.headers.get('sec-websocket-protocol'));
+  const admitted = { who, clientId, dialect };
   const refusal = await deps.refusal(admitted);
   if (refusal !== null) throw refusal;
   // A drain may have begun while the host authenticated.
@@ -54,11 +56,10 @@ function assertNotDraining(deps: UpgradeDeps): void {
   if (deps.isDraining()) throw restarting();
 }
 
-function assertSubprotocol(header: string | null): void {
-  if (header === null) return;
-  const offered = header.split(',').map((name) => name.trim());
-  if (offered.includes(SSP2_SUBPROTOCOL)) return;
+function spokenDialect(header: string | null): DialectName {
+  const dialect = dialectOffered(header);
+  if (dialect !== null) return dialect;
   throw new SyncError('sync.invalid_request', 'none of the offered subprotocols is spoken here', {
-    details: { supported: [SSP2_SUBPROTOCOL] },
+    details: { supported: SUBPROTOCOLS },
   });
 }

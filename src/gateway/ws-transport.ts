@@ -6,12 +6,13 @@ import type { Clock, Random } from '../protocol/clock.ts';
 import { SyncError } from '../protocol/errors.ts';
 import type { Limits } from '../protocol/limits.ts';
 import type { Connection, SessionEndpoint } from '../session/live/connection.ts';
+import { chooseSubprotocol } from './dialect-name.ts';
 import { errorResponse } from './http-errors.ts';
 import { type HttpHeaders, type HttpRequest, loggablePath } from './http-message.ts';
 import type { GatewayLogger } from './logger.ts';
 import { toHttpRequest } from './node-http.ts';
 import { endWithResponse } from './raw-response.ts';
-import { type Admitted, SSP2_SUBPROTOCOL } from './upgrade.ts';
+import type { Admitted } from './upgrade.ts';
 import { TurnCorks, WsConnection } from './ws-connection.ts';
 
 /** A message in more pieces of this size than fit its bound came from somebody who wants to cost memory. */
@@ -76,7 +77,7 @@ function serverOptions(limits: Limits): ServerOptions & { readonly closeTimeout:
     maxBufferedChunks: Math.ceil(limits.messageBytesMax / CHUNK_BYTES_MIN),
     closeTimeout: limits.closeTimeoutMs,
     // `admit` let through either no offer or one that holds ours.
-    handleProtocols: () => SSP2_SUBPROTOCOL,
+    handleProtocols: (offers) => chooseSubprotocol(offers) ?? false,
   };
 }
 

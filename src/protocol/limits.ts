@@ -100,7 +100,9 @@ export interface Limits {
   /** Bytes of one inbound WebSocket message and number of its fragments. */
   readonly messageBytesMax: number;
   readonly messageFragmentsMax: number;
-  /** Bytes of one inbound text message. */
+  /** Values in one inbound MessagePack message, keys included: each may cost memory that its bytes do not show (§5.4). */
+  readonly msgpackElementsMax: number;
+  /** Bytes of one inbound control message. */
   readonly controlBytesMax: number;
   /** A request must be complete this long after its first byte, in ms. Over it: close 4408, HTTP 408; an upgrade 503. */
   readonly requestTimeoutMs: number;
@@ -194,6 +196,7 @@ export const DEFAULT_LIMITS: Limits = {
   heldBytesMax: 20 * MIB,
   messageBytesMax: 16 * MIB,
   messageFragmentsMax: 128,
+  msgpackElementsMax: 400_000,
   controlBytesMax: 64 * KIB,
   requestTimeoutMs: 30_000,
   heartbeatMs: 30_000,

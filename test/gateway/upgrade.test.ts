@@ -104,7 +104,7 @@ describe('upgrades that are refused: an HTTP status, a JSON body, no socket', ()
     [
       'a subprotocol of the future',
       OK_PATH,
-      { 'sec-websocket-protocol': 'tidegate.msgpack.v1' },
+      { 'sec-websocket-protocol': 'tidegate.later.v9' },
       400,
       'sync.invalid_request',
     ],

@@ -9,7 +9,7 @@ const REASONS: Partial<Readonly<Record<SessionEvent, string>>> = {
   'request-complete': 'round bytes while a response is in flight',
   'bytes-past-end': 'bytes behind the END of a request',
   'bad-request-header': 'not an SSP2 request',
-  'bad-tag': 'unknown channel tag',
+  'bad-tag': 'unknown channel tag or message',
   'presence-malformed': 'malformed presence message',
   'round-broke': 'the round failed',
   'identity-ended': 'sync.auth_required',

@@ -1,7 +1,7 @@
-/** What comes in on one socket, in order: held until `hello`, then read by tag and name (part 3, 3.3-5). */
-import { parseClientControl, TAG_ROUND } from '../../protocol/control.ts';
+/** What comes in on one socket, in order: held until `hello`, then read in the connection's dialect (part 3, 3.3-5). */
 import type { Limits } from '../../protocol/limits.ts';
 import type { Connection } from './connection.ts';
+import type { Dialect } from './dialect.ts';
 import { HeldMessages } from './held-messages.ts';
 import type { PresenceMessage } from './presence.ts';
 import { RequestCollector } from './request-collector.ts';
@@ -21,6 +21,7 @@ export interface InboxOwner {
 
 export interface InboxDeps {
   readonly limits: Limits;
+  readonly dialect: Dialect;
 }
 
 export class Inbox {
@@ -75,45 +76,46 @@ export class Inbox {
   }
 
   #read(message: string | Uint8Array): void {
-    if (this.#owner.machine.state === 'closed') return;
-    if (typeof message === 'string') this.#readText(message);
-    else this.#readBinary(message);
-  }
-
-  #readText(text: string): void {
     const { machine } = this.#owner;
-    const control = parseClientControl(text);
-    switch (control.kind) {
+    if (machine.state === 'closed') return;
+    const inbound = this.#deps.dialect.read(message);
+    switch (inbound.kind) {
       case 'ack':
-        this.#owner.acked(control.cursor);
+        this.#owner.acked(inbound.cursor);
         return;
       case 'presence-publish':
       case 'presence-leave':
-        if (machine.step('presence-received') === 'publish') this.#owner.presenceReceived(control);
+        if (machine.step('presence-received') === 'publish') this.#owner.presenceReceived(inbound);
         return;
       case 'malformed':
         // A malformed ack is the one malformed message that does not close.
-        machine.step(control.event === 'presence' ? 'presence-malformed' : 'text-ignored');
+        machine.step(inbound.event === 'presence' ? 'presence-malformed' : 'text-ignored');
         return;
       case 'unknown':
         machine.step('text-ignored');
+        return;
+      case 'round-chunk':
+        if (this.#takesRequests()) this.#collect(inbound.chunk);
+        return;
+      case 'round-request':
+        if (this.#takesRequests()) this.#serve(inbound.request);
+        return;
+      case 'refused':
+        machine.step('bad-tag');
+        return;
+      case 'too-big':
+        machine.step('too-big');
+        return;
+      case 'empty':
     }
   }
 
-  #readBinary(bytes: Uint8Array): void {
+  /** While a response is in flight, and while draining, a request is not even looked at (R-059). */
+  #takesRequests(): boolean {
     const { machine } = this.#owner;
-    const tag = bytes[0];
-    if (tag === undefined) return;
-    if (tag !== TAG_ROUND) {
-      machine.step('bad-tag');
-      return;
-    }
-    // While a response is in flight, and while draining, round bytes are not even looked at (R-059).
-    if (machine.peek('request-partial') !== 'collect') {
-      machine.step('request-partial');
-      return;
-    }
-    this.#collect(bytes.subarray(1));
+    if (machine.peek('request-partial') === 'collect') return true;
+    machine.step('request-partial');
+    return false;
   }
 
   #collect(chunk: Uint8Array): void {
@@ -126,8 +128,11 @@ export class Inbox {
     this.#collector = null;
     if (collected.kind === 'idle') return;
     this.#owner.requestOver();
-    const { machine } = this.#owner;
-    if (collected.kind !== 'complete') machine.step(collected.kind);
-    else if (machine.step('request-complete') === 'run-round') this.#owner.serve(collected.request);
+    if (collected.kind === 'complete') this.#serve(collected.request);
+    else this.#owner.machine.step(collected.kind);
+  }
+
+  #serve(request: RoundRequest): void {
+    if (this.#owner.machine.step('request-complete') === 'run-round') this.#owner.serve(request);
   }
 }

@@ -2,13 +2,13 @@
 import { SyncError } from '../../protocol/errors.ts';
 import type { Identity, SyncDeps } from '../sync/sync-deps.ts';
 import type { Bus, Notice } from './bus.ts';
-import type { Connection, SessionEndpoint } from './connection.ts';
+import type { SessionEndpoint } from './connection.ts';
 import type { Hub } from './hub.ts';
 import type { LastSeen } from './last-seen.ts';
 import type { LiveEvents } from './live-events.ts';
 import type { FanoutMember } from './member.ts';
 import type { Presence } from './presence.ts';
-import { Session } from './session.ts';
+import { Session, type SessionOptions } from './session.ts';
 import type { RoundHandler, SessionContext } from './session-context.ts';
 import { admitClient, assertConnectable } from './session-loader.ts';
 import { type DuplicateClients, SessionRegistry } from './session-registry.ts';
@@ -42,7 +42,7 @@ export interface Live {
    */
   refusal(request: OpenRequest): Promise<SyncError | null>;
   /** Never throws. Whatever is wrong is told by a close code; `hello` comes once the client's record was read. */
-  open(request: { connection: Connection; who: Identity; clientId: string }): SessionEndpoint;
+  open(request: SessionOptions): SessionEndpoint;
   readonly sessionCount: number;
   readonly isDraining: boolean;
   /** The epoch of a partition was rotated: its connections on every node end with 1012 (§2.1, R-032). */
@@ -108,7 +108,7 @@ class LiveSessions implements Live {
     }
   }
 
-  open(request: { connection: Connection; who: Identity; clientId: string }): SessionEndpoint {
+  open(request: SessionOptions): SessionEndpoint {
     const session = new Session(request, this.#context);
     if (this.#isDraining) session.drain({ spreadMs: 0, roundsMs: 0 });
     else if (this.#sessions.count > this.#context.limits.connectionsMax) session.overloaded();

@@ -9,6 +9,7 @@ import type { ClientKey, Identity } from '../sync/sync-deps.ts';
 import { closeReason } from './close-reason.ts';
 import { closeSocket } from './close-socket.ts';
 import type { Connection, SessionEndpoint } from './connection.ts';
+import { type Dialect, SSP2 } from './dialect.ts';
 import { Downlink, type HostSignals } from './downlink.ts';
 import { Inbox, type InboxOwner } from './inbox.ts';
 import { Outbox, type OutboxOwner } from './outbox.ts';
@@ -23,6 +24,8 @@ import { type RoundHost, type RoundRequest, runSocketRound } from './socket-roun
 
 export interface SessionOptions extends Speaker {
   readonly connection: Connection;
+  /** How to read what comes in; default SSP2. */
+  readonly dialect?: Dialect | undefined;
 }
 
 /** Why a round in flight was given up. */
@@ -57,7 +60,7 @@ export class Session implements Roles, RoundHost, RoundOwner {
   #resyncAfterHello = false;
   #isGreeted = false;
 
-  constructor({ connection, who, clientId }: SessionOptions, context: SessionContext) {
+  constructor({ connection, who, clientId, dialect = SSP2 }: SessionOptions, context: SessionContext) {
     const { limits, clock } = context;
     this.who = who;
     this.clientId = clientId;
@@ -65,7 +68,7 @@ export class Session implements Roles, RoundHost, RoundOwner {
     this.#openedMs = clock.monotonicMs();
     this.machine = new SessionMachine(this);
     this.outbox = new Outbox(connection, this, context);
-    this.#inbox = new Inbox(this, context);
+    this.#inbox = new Inbox(this, { limits, dialect });
     const expiresAtMs = who.expiresAtMs ?? Number.POSITIVE_INFINITY;
     this.#deadlines = new SessionDeadlines(this, expiresAtMs, context);
     this.downlink = new Downlink((member) => context.hub.join(who.partition, member), {
@@ -201,11 +204,11 @@ export class Session implements Roles, RoundHost, RoundOwner {
     });
   }
 
-  begin(request: Uint8Array): ReturnType<SessionContext['runRound']> {
+  begin({ bytes, decode }: RoundRequest): ReturnType<SessionContext['runRound']> {
     const { runRound, deps } = this.#context;
     const { who, clientId } = this;
     const signal = this.#abort?.signal ?? AbortSignal.abort();
-    return runRound(request, { who, clientId, signal }, deps);
+    return runRound(bytes, { who, clientId, signal, decode }, deps);
   }
 
   get logEpoch(): string {

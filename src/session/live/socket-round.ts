@@ -2,6 +2,7 @@
 import { TAG_ROUND } from '../../protocol/control.ts';
 import { SyncError } from '../../protocol/errors.ts';
 import type { WireVersion } from '../../protocol/frames.ts';
+import type { RequestDecoder } from '../sync/admission.ts';
 import { errorStream } from '../sync/error-stream.ts';
 import type { RoundOutcome } from '../sync/round-outcome.ts';
 import type { Outbox } from './outbox.ts';
@@ -9,6 +10,8 @@ import type { Outbox } from './outbox.ts';
 export interface RoundRequest {
   readonly bytes: Uint8Array;
   readonly wireVersion: WireVersion;
+  /** Of a dialect other than SSP2; called when the round begins, before anything of it is answered. */
+  readonly decode?: RequestDecoder;
 }
 
 export interface RoundHost {
@@ -17,7 +20,7 @@ export interface RoundHost {
   readonly logEpoch: string;
   /** False once nothing may leave any more. */
   mayLeave(): boolean;
-  begin(request: Uint8Array): AsyncGenerator<Uint8Array, RoundOutcome>;
+  begin(request: RoundRequest): AsyncGenerator<Uint8Array, RoundOutcome>;
 }
 
 export type RoundEnding =
@@ -40,7 +43,7 @@ export interface RoundResult {
 export async function runSocketRound(request: RoundRequest, host: RoundHost): Promise<RoundResult> {
   let sentBytes = 0;
   try {
-    const chunks = host.begin(request.bytes);
+    const chunks = host.begin(request);
     let step = await chunks.next();
     while (step.done !== true) {
       if (!host.mayLeave()) return await cutShort(chunks, sentBytes);

@@ -10,12 +10,16 @@ import type { Identity, SyncDeps } from './sync-deps.ts';
 /** Client ids of registered commands begin like this; no client may have one (S-009). */
 const RESERVED_CLIENT_ID_PREFIX = '["remote-command",';
 
+export type RequestDecoder = (request: Uint8Array) => DecodedRequest;
+
 export interface RoundContext {
   readonly who: Identity;
   /** The one a socket was opened with; `null` on HTTP. */
   readonly clientId: string | null;
   /** Ends the round early: the peer is gone, or the grant ended. */
   readonly signal: AbortSignal;
+  /** Reads a request of another dialect, throwing as `decodeRequest` does; absent for SSP2. */
+  readonly decode?: RequestDecoder | undefined;
 }
 
 export type AdmittedRound =

@@ -90,7 +90,7 @@ async function prepareRound(
   deps: SyncDeps,
 ): Promise<PreparedRound | HeaderOnly> {
   const { who, signal } = context;
-  const request = decodeRequest(bytes, deps.limits);
+  const request = context.decode?.(bytes) ?? decodeRequest(bytes, deps.limits);
   const admitted = await admitRound(request, context, deps);
   if (admitted.kind === 'header-only') return { ...admitted, wireVersion: request.wireVersion };
   const { state, client, boundActorId } = admitted;

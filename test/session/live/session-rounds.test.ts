@@ -126,7 +126,7 @@ describe('failures (3.11.4)', () => {
     const h = new LiveHarness();
     const client = await h.connectLive(MINE);
     client.binary(Uint8Array.of(0x00, 1, 2));
-    expect(client.closed).toEqual({ code: 1008, reason: 'unknown channel tag' });
+    expect(client.closed).toEqual({ code: 1008, reason: 'unknown channel tag or message' });
   });
 
   test('R-056, R-057: a request-level failure is a whole error stream, and the next round is served', async () => {
