@@ -1,9 +1,11 @@
 /** What is mutated: the golden vectors, and messages, rows and texts that the property tests generate. */
 import fc from 'fast-check';
 import { encodeMessage } from '../../src/protocol/message.ts';
+import { encodeRound } from '../../src/protocol/msgpack/messages.ts';
 import type { CodecColumn } from '../../src/protocol/row-codec.ts';
 import { compileRowCodec } from '../../src/protocol/row-codec.ts';
 import { jsonText, message } from '../protocol/arbitraries.ts';
+import { msgpackVectors, partsOf, requestFrames, SCHEMA } from '../protocol/msgpack/samples.ts';
 import { rowArbitrary } from '../protocol/row-arbitraries.ts';
 import { invalidCases, realtimeCases, validCases } from '../protocol/vectors.ts';
 
@@ -16,6 +18,7 @@ export interface Corpus {
   readonly messages: readonly Uint8Array[];
   readonly segments: readonly Uint8Array[];
   readonly rows: readonly RowSample[];
+  readonly msgpacks: readonly Uint8Array[];
   readonly controls: readonly string[];
   readonly jsons: readonly string[];
 }
@@ -51,6 +54,12 @@ export function buildCorpus(seed: number): Corpus {
     ],
     segments: [...validCases('segment'), ...invalidCases('segment')].map(({ bytes }) => bytes),
     rows: rows.map(({ columns, values }) => ({ columns, bytes: compileRowCodec(columns).encode(values) })),
+    msgpacks: [
+      ...msgpackVectors(),
+      ...sample(requestFrames, GENERATED_MESSAGES / 3).map((frames) =>
+        encodeRound(1, partsOf(frames), SCHEMA),
+      ),
+    ],
     controls: [...[...realtime.valid, ...realtime.invalid].map(({ text }) => text), ...CONTROLS],
     jsons: [...DETAILS, ...sample(jsonText, GENERATED_TEXTS)],
   };

@@ -7,6 +7,7 @@ import {
   fuzzControl,
   fuzzJson,
   fuzzMessage,
+  fuzzMsgpack,
   fuzzReader,
   fuzzRow,
   fuzzScanner,
@@ -40,6 +41,7 @@ export interface FuzzReport {
 type Input =
   | { readonly target: 'message'; readonly bytes: Uint8Array }
   | { readonly target: 'segment'; readonly bytes: Uint8Array }
+  | { readonly target: 'msgpack'; readonly bytes: Uint8Array }
   | { readonly target: 'row'; readonly bytes: Uint8Array; readonly sample: number }
   | { readonly target: 'control'; readonly text: string }
   | { readonly target: 'json'; readonly text: string };
@@ -53,8 +55,9 @@ function makeInput(corpus: Corpus, prng: Prng): Input {
     const sample = prng.below(corpus.rows.length);
     return { target: 'row', bytes: mutateBytes(corpus.rows[sample]!.bytes, prng), sample };
   }
+  if (lot < 50) return { target: 'msgpack', bytes: mutateBytes(prng.pick(corpus.msgpacks), prng) };
   const message = prng.pick(corpus.messages);
-  const blind = lot < 60;
+  const blind = lot < 67;
   return {
     target: 'message',
     bytes: blind ? mutateBytes(message, prng) : mutateFrames(message, prng.pick(corpus.messages), prng),
@@ -73,6 +76,8 @@ function runInput(corpus: Corpus, input: Input, prng: Prng): boolean {
     case 'segment':
       fuzzSegment(input.bytes);
       return false;
+    case 'msgpack':
+      return fuzzMsgpack(input.bytes, prng);
     case 'row':
       fuzzRow({ columns: corpus.rows[input.sample]!.columns, bytes: input.bytes });
       return false;

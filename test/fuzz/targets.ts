@@ -1,12 +1,20 @@
 /** What is fuzzed, and what must hold of it. A target throws for whatever must not happen. */
-
+import { isDeepStrictEqual } from 'node:util';
 import { EncodeError } from '../../src/protocol/bytes.ts';
 import { parseClientControl, parseServerControl } from '../../src/protocol/control.ts';
 import { SyncError } from '../../src/protocol/errors.ts';
-import type { SyncMessage } from '../../src/protocol/frames.ts';
+import type { PushOperation, SyncMessage } from '../../src/protocol/frames.ts';
 import { isJsonText } from '../../src/protocol/json-text.ts';
 import { DEFAULT_LIMITS } from '../../src/protocol/limits.ts';
 import { decodeMessage, decodeRequest, encodeMessage } from '../../src/protocol/message.ts';
+import {
+  decodeClientMessage,
+  decodeServerMessage,
+  encodeRound,
+} from '../../src/protocol/msgpack/messages.ts';
+import { readRequest } from '../../src/protocol/msgpack/request.ts';
+import { MsgpackScanner } from '../../src/protocol/msgpack/scan.ts';
+import { decodeMap } from '../../src/protocol/msgpack/value.ts';
 import { renderMessage } from '../../src/protocol/render.ts';
 import { ResponseReader } from '../../src/protocol/response-reader.ts';
 import { parseResultDetails } from '../../src/protocol/result-details.ts';
@@ -14,11 +22,17 @@ import { compileRowCodec } from '../../src/protocol/row-codec.ts';
 import { checkSegment, decodeSegment } from '../../src/protocol/segment.ts';
 import { MessageScanner } from '../../src/protocol/stream.ts';
 import { equalBytes } from '../protocol/bytes-of.ts';
+import { SCHEMA } from '../protocol/msgpack/samples.ts';
 import type { RowSample } from './corpus.ts';
 import { assertWeight } from './meter.ts';
 import type { Prng } from './prng.ts';
 
 const DECODE_CODES: ReadonlySet<string> = new Set(['sync.invalid_request', 'sync.empty_commit']);
+
+const MSGPACK_BOUNDS = {
+  bytesMax: DEFAULT_LIMITS.messageBytesMax,
+  elementsMax: DEFAULT_LIMITS.msgpackElementsMax,
+};
 
 function assert(holds: boolean, what: string): void {
   if (!holds) throw new Error(what);
@@ -133,6 +147,48 @@ export function fuzzRow({ columns, bytes }: RowSample): void {
   // A NaN may lose its payload on the way through a number; rows that pass through are never encoded anew.
   if (values.some((value) => Number.isNaN(value))) return;
   assert(equalBytes(codec.encode(values), bytes), 'row decode and encode are not inverse');
+}
+
+/**
+ * The MessagePack dialect: the scan finds the same end for any cut, what it lets through is decoded or refused with a decode
+ * error, and a request that is taken comes back when it is written again. Answers whether the message was taken.
+ */
+export function fuzzMsgpack(bytes: Uint8Array, prng: Prng): boolean {
+  const whole = decoded(() => ({ end: new MsgpackScanner(MSGPACK_BOUNDS).scan(bytes) }));
+  const pieces = decoded(() => {
+    const scanner = new MsgpackScanner(MSGPACK_BOUNDS);
+    let end = scanner.scan(bytes.subarray(0, 0));
+    let length = 0;
+    for (const chunk of chunksOf(bytes, prng)) {
+      length += chunk.length;
+      end ??= scanner.scan(bytes.subarray(0, length));
+    }
+    return { end };
+  });
+  assert(pieces?.end === whole?.end, 'the scan of the pieces and of the whole disagree');
+  const map = decoded(() => decodeMap(bytes, MSGPACK_BOUNDS));
+  decoded(() => decodeServerMessage(bytes, MSGPACK_BOUNDS));
+  const message = decoded(() => decodeClientMessage(bytes, MSGPACK_BOUNDS));
+  if (map === null) {
+    assert(message === null, 'a message was taken that the decoder refuses');
+    return false;
+  }
+  assertWeight(map, bytes.length);
+  if (message?.kind !== 'round') return true;
+  const again = (req: typeof message.req) =>
+    decoded(() => readRequest(req, { schema: SCHEMA, limits: DEFAULT_LIMITS }));
+  const read = again(message.req);
+  if (read === null || read.request.pushes.some(({ operations }) => operations.some(isFaulty))) return true;
+  const written = decodeClientMessage(encodeRound(message.id, read.request, SCHEMA), MSGPACK_BOUNDS);
+  assert(written.kind === 'round', 'a round came back as something else');
+  const back = written.kind === 'round' ? again(written.req) : null;
+  assert(isDeepStrictEqual(back?.request, read.request), 'a request did not come back');
+  return true;
+}
+
+/** Rows that were refused, or never looked at, have nothing to come back as. */
+function isFaulty({ payload, payloadFault }: PushOperation): boolean {
+  return payloadFault !== undefined || payload?.length === 0;
 }
 
 /** Neither direction throws for any text. */

@@ -241,13 +241,13 @@ async function story(open: Open, isSocket: boolean): Promise<unknown[]> {
 }
 
 describe('one story in both dialects (5.5)', () => {
-  it('W-5.5: sockets give the same answers, deltas, wake-ups, rows and cursors', async () => {
+  it('M-5.5: sockets give the same answers, deltas, wake-ups, rows and cursors', async () => {
     const ssp2 = await story(openSsp2, true);
     expect(JSON.stringify(ssp2)).toContain('sync.version_conflict');
     expect(await story(openMsgpack, true)).toEqual(ssp2);
   });
 
-  it('W-5.5: HTTP gives the same answers, refusals, rows and cursors', async () => {
+  it('M-5.5: HTTP gives the same answers, refusals, rows and cursors', async () => {
     const ssp2 = await story(httpSsp2, false);
     expect(JSON.stringify(ssp2)).toContain('sync.invalid_subscription');
     expect(await story(httpMsgpack, false)).toEqual(ssp2);
@@ -260,7 +260,7 @@ describe('negotiation (5.1)', () => {
     [['bearer.token-ada', 'tidegate.msgpack.v1'], 'tidegate.msgpack.v1'],
     [['tidegate.msgpack.v1', 'ssp2'], 'tidegate.msgpack.v1'],
     [['later.v9', 'ssp2', 'tidegate.msgpack.v1'], 'ssp2'],
-  ])('W-5.1: an offer of %j is answered with %s', async (offer, chosen) => {
+  ])('M-5.1: an offer of %j is answered with %s', async (offer, chosen) => {
     const live = await startGateway({ schema: DOCUMENT });
     const socket = new MsgpackSocket(urlOf(live, 'c'), SCHEMA, offer);
     onTestFinished(() => socket.ws.terminate());
@@ -270,7 +270,7 @@ describe('negotiation (5.1)', () => {
     expect(socket.texts).toBe(chosen === 'ssp2' ? 1 : 0);
   });
 
-  it('W-5.1: a token beside the subprotocol authenticates and is not echoed', async () => {
+  it('M-5.1: a token beside the subprotocol authenticates and is not echoed', async () => {
     const live = await startGateway({ schema: DOCUMENT });
     const url = `${live.url.replace('http:', 'ws:')}/realtime?clientId=c`;
     const socket = new MsgpackSocket(url, SCHEMA, ['tidegate.msgpack.v1', 'bearer.token-ada']);
@@ -280,7 +280,7 @@ describe('negotiation (5.1)', () => {
   });
 
   it.each([[['later.v9']], [['bearer.token-ada']]])(
-    'W-5.1: an offer of %j alone is refused',
+    'M-5.1: an offer of %j alone is refused',
     async (offer) => {
       const live = await startGateway({ schema: DOCUMENT });
       const socket = new MsgpackSocket(urlOf(live, 'c'), SCHEMA, offer);
@@ -395,7 +395,7 @@ const BAD_ROWS: readonly [string, Readonly<Record<string, Model>>][] = [
 ];
 
 describe('malformed input (5.4)', () => {
-  it.each(BROKEN)('W-5.4: %s ends a socket and is refused over HTTP', async (_, bytes, code) => {
+  it.each(BROKEN)('M-5.4: %s ends a socket and is refused over HTTP', async (_, bytes, code) => {
     const live = await startGateway({ schema: DOCUMENT });
     const socket = await openSocket(live, 'c');
     socket.ws.send(bytes);
@@ -405,7 +405,7 @@ describe('malformed input (5.4)', () => {
     expect(json(answer)).toMatchObject({ code: 'sync.invalid_request' });
   });
 
-  it('W-5.2: a text message ends the socket, an empty binary one and a malformed ack do not', async () => {
+  it('M-5.2: a text message ends the socket, an empty binary one and a malformed ack do not', async () => {
     const live = await startGateway({ schema: DOCUMENT });
     const socket = await openSocket(live, 'c');
     socket.ws.send(new Uint8Array(0));
@@ -417,7 +417,7 @@ describe('malformed input (5.4)', () => {
     expect((await socket.untilClosed()).code).toBe(1008);
   });
 
-  it('W-5.4: faults of a request are answered under its id, and the socket stays open', async () => {
+  it('M-5.4: faults of a request are answered under its id, and the socket stays open', async () => {
     const live = await startGateway({ schema: DOCUMENT });
     const socket = await openSocket(live, 'c');
     for (const [what, req, code] of BAD_REQUESTS) {
@@ -430,7 +430,7 @@ describe('malformed input (5.4)', () => {
     }
   });
 
-  it('W-5.4: a value that no row can hold rejects its commit alone, as unreadable row bytes do in SSP2', async () => {
+  it('M-5.4: a value that no row can hold rejects its commit alone, as unreadable row bytes do in SSP2', async () => {
     const live = await startGateway({ schema: DOCUMENT });
     const socket = await openSocket(live, 'c');
     const [first] = await socket.round(partsOf({ clientId: 'c', subscriptions: [] }));
@@ -449,7 +449,7 @@ describe('malformed input (5.4)', () => {
 });
 
 describe('rows instead of segments (5.3)', () => {
-  it('W-5.3: are the default, carry every value, and only the first of a fresh bootstrap clears', async () => {
+  it('M-5.3: are the default, carry every value, and only the first of a fresh bootstrap clears', async () => {
     const live = await startGateway({ schema: DOCUMENT });
     const socket = await openSocket(live, 'c');
     const [first] = await socket.round(partsOf({ clientId: 'c', subscriptions: [] }));
@@ -474,7 +474,7 @@ describe('rows instead of segments (5.3)', () => {
 });
 
 describe('cohorts', () => {
-  it('W-5.5: subscribers of both dialects get the same commits in the same order', async () => {
+  it('M-5.5: subscribers of both dialects get the same commits in the same order', async () => {
     const live = await startGateway({ schema: DOCUMENT });
     const opened = await Promise.all(
       [openSsp2, openMsgpack, openSsp2, openMsgpack].map((open, at) => open(live, `reader-${at}`)),

@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { Packr, Unpackr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
-import type { RequestFrame } from '../../../src/protocol/frames.ts';
 import { DEFAULT_LIMITS } from '../../../src/protocol/limits.ts';
 import { encodeMessage } from '../../../src/protocol/message.ts';
 import { MSGPACK_RESPONSE_BOUNDS } from '../../../src/protocol/msgpack/bounds.ts';
@@ -13,10 +12,10 @@ import {
   decodeServerMessage,
   encodeRound,
 } from '../../../src/protocol/msgpack/messages.ts';
-import { type RequestParts, readRequest } from '../../../src/protocol/msgpack/request.ts';
+import { readRequest } from '../../../src/protocol/msgpack/request.ts';
 import { encodeDeltaMessage, MsgpackResponse } from '../../../src/protocol/msgpack/response.ts';
 import { decodeMap, IntegralFloat, type MsgpackValue } from '../../../src/protocol/msgpack/value.ts';
-import { type ResponseSample, requestFrames, responseSample, SCHEMA } from './samples.ts';
+import { partsOf, type ResponseSample, requestFrames, responseSample, SCHEMA } from './samples.ts';
 
 const BOUNDS = MSGPACK_RESPONSE_BOUNDS;
 
@@ -40,17 +39,6 @@ function readFrames(values: readonly MsgpackValue[], { request }: ResponseSample
     if ((value as { readonly type: string }).type === 'PUSH_RESULT') place++;
     return reader.read(value)!;
   });
-}
-
-function partsOf(frames: readonly RequestFrame[]): RequestParts {
-  const of = <T extends RequestFrame['type']>(type: T) =>
-    frames.filter((frame): frame is Extract<RequestFrame, { readonly type: T }> => frame.type === type);
-  return {
-    header: of('REQ_HEADER')[0]!,
-    pushes: of('PUSH_COMMIT'),
-    pull: of('PULL_HEADER')[0] ?? null,
-    subscriptions: of('SUBSCRIPTION'),
-  };
 }
 
 describe('round trips', () => {

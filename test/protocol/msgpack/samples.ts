@@ -1,4 +1,5 @@
 /** A schema with every column type, and requests and responses over it. */
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import type {
   CommitFrame,
@@ -9,6 +10,7 @@ import type {
   SyncMessage,
 } from '../../../src/protocol/frames.ts';
 import type { DecodedRequest } from '../../../src/protocol/message.ts';
+import type { RequestParts } from '../../../src/protocol/msgpack/request.ts';
 import { rowCodecOf } from '../../../src/protocol/row-codec.ts';
 import { compileSchema } from '../../../src/protocol/schema-compiler.ts';
 import { request, response } from '../arbitraries.ts';
@@ -157,3 +159,26 @@ export const requestFrames: fc.Arbitrary<readonly RequestFrame[]> = fc
       return [{ ...frame, operations }];
     });
   });
+
+/** The parts of a request. */
+export function partsOf(frames: readonly RequestFrame[]): RequestParts {
+  const of = <T extends RequestFrame['type']>(type: T) =>
+    frames.filter((frame): frame is Extract<RequestFrame, { readonly type: T }> => frame.type === type);
+  return {
+    header: of('REQ_HEADER')[0]!,
+    pushes: of('PUSH_COMMIT'),
+    pull: of('PULL_HEADER')[0] ?? null,
+    subscriptions: of('SUBSCRIPTION'),
+  };
+}
+
+/** The golden vectors and the refused ones. */
+export function msgpackVectors(): Uint8Array[] {
+  const manifest = JSON.parse(
+    readFileSync(new URL('../../vectors/msgpack/manifest.json', import.meta.url), 'utf8'),
+  ) as {
+    readonly cases: readonly { readonly hex: string }[];
+    readonly invalid: readonly { readonly hex: string }[];
+  };
+  return [...manifest.cases, ...manifest.invalid].map(({ hex }) => Uint8Array.from(Buffer.from(hex, 'hex')));
+}
