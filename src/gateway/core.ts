@@ -8,7 +8,7 @@ import { createHub, type Hub } from '../session/live/hub.ts';
 import { createLastSeen, type LastSeen } from '../session/live/last-seen.ts';
 import { createLive, type Live } from '../session/live/live.ts';
 import type { LiveEvents } from '../session/live/live-events.ts';
-import { PRESENCE_OFF } from '../session/live/presence.ts';
+import { PresenceHub } from '../session/live/presence-hub.ts';
 import { NO_BLOBS } from '../session/sync/blob-references.ts';
 import { createCommitQueue } from '../session/sync/commit-queue.ts';
 import { compileDeclarations, type Declarations } from '../session/sync/declarations.ts';
@@ -86,7 +86,7 @@ function assemble(options: GatewayOptions, checked: Checked): Core {
   const commits = createCommitQueue({ ...shared, sink: hub, blobs: NO_BLOBS });
   const sync: SyncDeps = { ...shared, segments, segmentBuilds: new SegmentBuilds(), commits, cursors };
   const duplicateClients = options.duplicateClients ?? 'replace';
-  const presence = PRESENCE_OFF;
+  const presence = new PresenceHub({ schema, clock, limits });
   const live = createLive({ deps: sync, runRound, hub, bus, presence, lastSeen, events, duplicateClients });
   const segmentSweep = startSegmentSweep({ segments, clock, limits, logger });
   const releaseStorage = (): Promise<void> => opened.release();

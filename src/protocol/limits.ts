@@ -107,6 +107,12 @@ export interface Limits {
   /** A request must be complete this long after its first byte, in ms. Over it: close 4408, HTTP 408; an upgrade 503. */
   readonly requestTimeoutMs: number;
   /** Interval of the heartbeat event, in ms (§8.5). */
+  /** One presence document as compact JSON, in UTF-8 bytes (§8.6, 3.10.2). */
+  readonly presenceDocBytesMax: number;
+  /** All presence documents of one connection, in UTF-8 bytes; over it `presence.too_large`. */
+  readonly presenceSessionBytesMax: number;
+  /** At most one presence event per connection and key in this time, the newest, in ms; 0: each publish is one (3.10.5). */
+  readonly presenceIntervalMs: number;
   readonly heartbeatMs: number;
   /** No pong and no byte for this long closes with 4408, in ms. */
   readonly livenessTimeoutMs: number;
@@ -199,6 +205,9 @@ export const DEFAULT_LIMITS: Limits = {
   msgpackElementsMax: 400_000,
   controlBytesMax: 64 * KIB,
   requestTimeoutMs: 30_000,
+  presenceDocBytesMax: 16 * KIB,
+  presenceSessionBytesMax: 256 * KIB,
+  presenceIntervalMs: 0,
   heartbeatMs: 30_000,
   livenessTimeoutMs: 75_000,
   closeTimeoutMs: 5_000,
@@ -242,6 +251,7 @@ export function assertLimits(limits: Limits): void {
     ['commitBatchCommitsMax', '<=', 'commitQueueCommitsMax'],
     ['commitBatchBytesMax', '<=', 'commitQueueBytesMax'],
     ['commitRetryFirstMs', '<=', 'commitRetryMaxMs'],
+    ['presenceDocBytesMax', '<=', 'presenceSessionBytesMax'],
     ['heartbeatMs', '<', 'livenessTimeoutMs'],
     ['sessionTickMs', '<=', 'heartbeatMs'],
     ['ringCommitsMax', '<=', 'catchUpCommitsMax'],

@@ -12,6 +12,10 @@ export interface PresencePeer {
   readonly partition: string;
   readonly actorId: string;
   readonly clientId: string;
+  /** Its buffer is full: what is sent now would only wait. */
+  readonly isStalled: boolean;
+  /** Asks for `drained` once there is room. */
+  awaitRoom(): void;
   /** Sends a control message unless the state of the connection forbids it. Never throws. */
   forwardPresence(text: string): void;
 }
@@ -20,8 +24,12 @@ export interface PresencePeer {
 export interface Presence {
   /** Right after `hello`, at the end of a round that switched registrations, and when scopes changed: keys are gained and lost. */
   registered(peer: PresencePeer, registrations: readonly PresenceScope[]): void;
+  /** The scopes are being found out anew: nothing reaches the connection until `registered` says which keys it keeps. */
+  suspended(peer: PresencePeer): void;
   /** A well-formed message of an open connection. */
   received(peer: PresencePeer, message: PresenceMessage): void;
+  /** Its buffer has room again. */
+  drained(peer: PresencePeer): void;
   /** The connection ended, for whatever reason. Called once for each peer that was registered. */
   closed(peer: PresencePeer): void;
 }
@@ -32,6 +40,8 @@ export type PresenceScope = Pick<Registration, 'table' | 'effective'>;
 /** Presence switched off: publishes are checked for their shape and otherwise ignored. */
 export const PRESENCE_OFF: Presence = {
   registered: () => undefined,
+  suspended: () => undefined,
   received: () => undefined,
+  drained: () => undefined,
   closed: () => undefined,
 };

@@ -244,6 +244,7 @@ export class Session implements Roles, RoundHost, RoundOwner {
     if (effect !== 're-register') return;
     // Nothing leaves for the old scopes while the new ones are found out.
     this.downlink.replaceRegistrations([]);
+    this.#context.presence.suspended(this);
     void this.#reRegister(this.#scopeChanges);
   }
 
@@ -314,6 +315,11 @@ export class Session implements Roles, RoundHost, RoundOwner {
 
   bufferLow(): void {
     this.#deadlines.flowing();
+    this.#context.presence.drained(this);
+  }
+
+  awaitRoom(): void {
+    void this.outbox.drained();
   }
 
   forwardPresence(text: string): void {

@@ -283,7 +283,9 @@ describe('the seam of presence', () => {
           `registered ${peer.clientId} ${registrations.map((each) => JSON.stringify(each.effective))}`,
         );
       },
+      suspended: (peer) => void calls.push(`suspended ${peer.clientId}`),
       received: (peer, message) => void calls.push(`${message.kind} ${peer.clientId} ${message.scopeKey}`),
+      drained: (peer) => void calls.push(`drained ${peer.clientId}`),
       closed: (peer) => void calls.push(`closed ${peer.clientId}`),
     };
     return { calls, presence };
@@ -310,6 +312,7 @@ describe('the seam of presence', () => {
       'presence-publish client-1 project:p1',
       'presence-leave client-1 project:p1',
       'registered client-1 {"project":["p2"]}',
+      'suspended client-1',
       'registered client-1 ',
       'closed client-1',
     ]);

@@ -10,6 +10,7 @@ import { createLastSeen } from '../../../../src/session/live/last-seen.ts';
 import { createLive, type Live } from '../../../../src/session/live/live.ts';
 import type { LiveEvent } from '../../../../src/session/live/live-events.ts';
 import { PRESENCE_OFF, type Presence } from '../../../../src/session/live/presence.ts';
+import { PresenceHub } from '../../../../src/session/live/presence-hub.ts';
 import type { RoundHandler } from '../../../../src/session/live/session-context.ts';
 import type { DuplicateClients } from '../../../../src/session/live/session-registry.ts';
 import { NOTHING_DECLARED } from '../../../../src/session/sync/declarations.ts';
@@ -55,7 +56,7 @@ export interface LiveHarnessOptions {
   readonly limits?: Partial<Limits>;
   readonly nodes?: number;
   readonly duplicateClients?: DuplicateClients;
-  readonly presence?: Presence;
+  readonly presence?: Presence | 'on';
   readonly runRound?: RoundHandler;
   readonly storage?: Storage;
 }
@@ -130,7 +131,10 @@ export class LiveHarness {
       runRound: options.runRound ?? this.rounds.run,
       hub,
       bus,
-      presence: options.presence ?? PRESENCE_OFF,
+      presence:
+        options.presence === 'on'
+          ? new PresenceHub({ schema: LIVE_SCHEMA, clock, limits })
+          : (options.presence ?? PRESENCE_OFF),
       lastSeen: createLastSeen(writers),
       events,
       duplicateClients: options.duplicateClients ?? 'replace',
