@@ -24,8 +24,9 @@ export interface MsgpackSocket {
   readonly dialect: Dialect;
 }
 
-export function msgpackBounds({ messageBytesMax, msgpackElementsMax }: Limits): MsgpackBounds {
-  return { bytesMax: messageBytesMax, elementsMax: msgpackElementsMax };
+/** Of what a client sends, on either binding: a round is one message. */
+export function msgpackBounds({ requestBytesMax, msgpackElementsMax }: Limits): MsgpackBounds {
+  return { bytesMax: requestBytesMax, elementsMax: msgpackElementsMax };
 }
 
 /** All sockets of a gateway that speak the dialect: what goes to many of them is encoded once. */
