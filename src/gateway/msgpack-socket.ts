@@ -36,7 +36,7 @@ export class MsgpackSockets {
   readonly #deltas = new WeakMap<Uint8Array, Uint8Array>();
   /** Heartbeats and wake-ups: the same text for one session after the other. */
   #lastText = '';
-  #lastEvent: Uint8Array = new Uint8Array(0);
+  #lastEvent: Uint8Array | null = null;
 
   constructor(deps: MsgpackSocketDeps) {
     this.#deps = deps;
@@ -47,7 +47,8 @@ export class MsgpackSockets {
     return { connection: socket, dialect: socket };
   }
 
-  event(text: string): Uint8Array {
+  /** `null` for an event that the dialect cannot say. */
+  event(text: string): Uint8Array | null {
     if (text !== this.#lastText) {
       this.#lastEvent = encodeEvent(text);
       this.#lastText = text;
@@ -126,7 +127,7 @@ class DialectSocket implements Connection, Dialect {
 
   send(message: string | Uint8Array): 'sent' | 'buffered' | 'closed' {
     try {
-      if (typeof message === 'string') return this.#connection.send(this.#shared.event(message));
+      if (typeof message === 'string') return this.#sendEvent(message);
       if (message[0] === TAG_DELTA) return this.#connection.send(this.#shared.delta(message));
       return this.#sendRound(message.subarray(1));
     } catch (failure) {
@@ -134,6 +135,12 @@ class DialectSocket implements Connection, Dialect {
       this.#connection.close(1011, 'server failure');
       return 'closed';
     }
+  }
+
+  /** What a peer published in words of the other dialect alone stays away, and costs nobody a connection. */
+  #sendEvent(text: string): 'sent' | 'buffered' | 'closed' {
+    const event = this.#shared.event(text);
+    return event === null ? 'sent' : this.#connection.send(event);
   }
 
   #sendRound(chunk: Uint8Array): 'sent' | 'buffered' | 'closed' {

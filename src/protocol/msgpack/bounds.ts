@@ -11,6 +11,9 @@ export interface MsgpackBounds {
 /** Maps and arrays around a value, the message itself included (§5.4). */
 export const MSGPACK_DEPTH_MAX = 16;
 
+/** Keys that no map may have (§5.4). */
+export const FORBIDDEN_KEYS: readonly string[] = ['__proto__', 'constructor', 'prototype'];
+
 /** For whoever reads what a gateway sent: a client or a tool. */
 export const MSGPACK_RESPONSE_BOUNDS: MsgpackBounds = {
   bytesMax: DEFAULT_LIMITS.responseFrameBytesMax,

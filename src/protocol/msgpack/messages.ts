@@ -1,5 +1,5 @@
 /** The messages of the dialect (§5.2): one map with a key `t` each. Control messages say what the JSON ones of SSP2 say. */
-import { decodeError } from '../bytes.ts';
+import { decodeError, EncodeError } from '../bytes.ts';
 import {
   type ClientControl,
   parseClientControl,
@@ -8,7 +8,7 @@ import {
 } from '../control.ts';
 import type { JsonObject, JsonValue } from '../errors.ts';
 import type { CompiledSchema } from '../schema.ts';
-import type { MsgpackBounds } from './bounds.ts';
+import { FORBIDDEN_KEYS, MSGPACK_DEPTH_MAX, type MsgpackBounds } from './bounds.ts';
 import { type RequestParts, writeRequest } from './request.ts';
 import { decodeMap, IntegralFloat, isMap, type MsgpackMap, type MsgpackValue } from './value.ts';
 import { MsgpackWriter } from './writer.ts';
@@ -98,11 +98,19 @@ function toJson(value: MsgpackValue | undefined): JsonValue | undefined {
   return object;
 }
 
-/** The message that says what a JSON event of the server says. `text` is well-formed: the session wrote it. */
-export function encodeEvent(text: string): Uint8Array {
+/**
+ * The message that says what a JSON event of the server says, or `null` when the dialect has no words for it: a `presence`
+ * document of a peer may be nested deeper, hold keys that are refused here, or text that is not well-formed.
+ */
+export function encodeEvent(text: string): Uint8Array | null {
   const { event, data } = JSON.parse(text) as { readonly event: string; readonly data: JsonObject };
   const writer = new MsgpackWriter(text.length + 16);
-  writeJson(writer, { t: event, ...data });
+  try {
+    writeJson(writer, { t: event, ...data }, 0);
+  } catch (failure) {
+    if (failure instanceof EncodeError) return null;
+    throw failure;
+  }
   return writer.finish();
 }
 
@@ -130,25 +138,36 @@ export function encodeRound(id: number, parts: RequestParts, schema: CompiledSch
 
 function jsonMessage(value: JsonObject): Uint8Array {
   const writer = new MsgpackWriter(64);
-  writeJson(writer, value);
+  writeJson(writer, value, 0);
   return writer.finish();
 }
 
-function writeJson(writer: MsgpackWriter, value: JsonValue): void {
+/** `depth`: maps and arrays around the value. Throws `EncodeError` for what the scan of the other end refuses. */
+function writeJson(writer: MsgpackWriter, value: JsonValue, depth: number): void {
   if (value === null) writer.nil();
   else if (typeof value === 'string') writer.str(value);
   else if (typeof value === 'boolean') writer.bool(value);
   else if (typeof value === 'number') writeNumber(writer, value);
-  else if (Array.isArray(value)) {
+  else writeContainer(writer, value, depth);
+}
+
+function writeContainer(
+  writer: MsgpackWriter,
+  value: JsonObject | readonly JsonValue[],
+  depth: number,
+): void {
+  if (depth === MSGPACK_DEPTH_MAX) throw new EncodeError('a message is nested too deeply');
+  if (Array.isArray(value)) {
     writer.array(value.length);
-    for (const item of value as readonly JsonValue[]) writeJson(writer, item);
-  } else {
-    const members = Object.entries(value as JsonObject);
-    writer.map(members.length);
-    for (const [key, member] of members) {
-      writer.str(key);
-      writeJson(writer, member);
-    }
+    for (const item of value as readonly JsonValue[]) writeJson(writer, item, depth + 1);
+    return;
+  }
+  const members = Object.entries(value as JsonObject);
+  writer.map(members.length);
+  for (const [key, member] of members) {
+    if (FORBIDDEN_KEYS.includes(key)) throw new EncodeError('a key is not allowed');
+    writer.str(key);
+    writeJson(writer, member, depth + 1);
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { decodeError } from '../bytes.ts';
 import { SyncError } from '../errors.ts';
-import { MSGPACK_DEPTH_MAX, type MsgpackBounds } from './bounds.ts';
+import { FORBIDDEN_KEYS, MSGPACK_DEPTH_MAX, type MsgpackBounds } from './bounds.ts';
 import { isUtf8 } from './utf8-scan.ts';
 
 /** Kinds of tokens; the number is a slot of `LEADS`. */
@@ -70,14 +70,12 @@ function leadOf(byte: number): Lead | null {
   }
 }
 
-const FORBIDDEN_KEYS: readonly (readonly number[])[] = ['__proto__', 'constructor', 'prototype'].map((key) =>
+const FORBIDDEN: readonly (readonly number[])[] = FORBIDDEN_KEYS.map((key) =>
   [...key].map((unit) => unit.charCodeAt(0)),
 );
 
 function isForbiddenKey(bytes: Uint8Array, start: number, length: number): boolean {
-  return FORBIDDEN_KEYS.some(
-    (key) => key.length === length && key.every((unit, i) => bytes[start + i] === unit),
-  );
+  return FORBIDDEN.some((key) => key.length === length && key.every((unit, i) => bytes[start + i] === unit));
 }
 
 function tooBig(bound: keyof MsgpackBounds, max: number): SyncError {
