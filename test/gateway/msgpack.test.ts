@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { ErrorFrame, ResponseFrame } from '../../src/protocol/frames.ts';
 import { decodeMessage, encodeMessage } from '../../src/protocol/message.ts';
 import type { MsgpackFrame } from '../../src/protocol/msgpack/frames.ts';
-import { encodeRound } from '../../src/protocol/msgpack/messages.ts';
+import { encodePresenceMessage, encodeRound } from '../../src/protocol/msgpack/messages.ts';
 import type { RequestParts } from '../../src/protocol/msgpack/request.ts';
 import { rowCodecOf } from '../../src/protocol/row-codec.ts';
 import { compileSchema } from '../../src/protocol/schema-compiler.ts';
@@ -502,5 +502,37 @@ describe('cohorts', () => {
     const seen = readers.map(({ driver }) => plain(commits(driver) as readonly ResponseFrame[]));
     expect(new Set(seen.map((commit) => JSON.stringify(commit))).size).toBe(1);
     expect(seen[0]).toMatchObject([{ commitSeq: 1 }, { commitSeq: 2 }, { commitSeq: 3 }]);
+  });
+});
+
+describe('presence across dialects', () => {
+  it('M-5.2: documents travel both ways, refusals and leaves as well', async () => {
+    const live = await startGateway({ schema: DOCUMENT });
+    const theirs = await openSocket(live, 'packed');
+    const [first] = await theirs.round(partsOf({ clientId: 'packed', subscriptions: [] }));
+    const { logEpoch } = first as { readonly logEpoch: string };
+    const subscriptions = [{ id: 's1', cursor: -1 }];
+    await theirs.round(partsOf({ clientId: 'packed', logEpoch, subscriptions }));
+    const ours = new RoundSocket(urlOf(live, 'texts'));
+    onTestFinished(() => ours.end());
+    await ours.control('hello');
+    await ours.round(ssp2Bytes(partsOf({ clientId: 'texts', logEpoch, subscriptions })));
+    const scopeKey = 'project:p1';
+    const doc = { at: [1, 1.5, -0.25, null, true], name: 'Ada' };
+    const packedSeen = () =>
+      theirs.controls.flatMap((control) => (control.kind === 'presence' ? [control.presence] : []));
+    const textSeen = () => ours.controls.filter(({ event }) => event === 'presence').map(({ data }) => data);
+
+    theirs.ws.send(encodePresenceMessage(scopeKey, doc));
+    await ours.until(() => textSeen().length === 1);
+    expect(textSeen()[0]).toMatchObject({ kind: 'join', clientId: 'packed', actorId: 'ada', scopeKey, doc });
+    ours.sendText(JSON.stringify({ event: 'presence', data: { scopeKey, doc } }));
+    await theirs.until(() => packedSeen().length === 1);
+    expect(packedSeen()[0]).toMatchObject({ kind: 'join', clientId: 'texts', actorId: 'ada', scopeKey, doc });
+    theirs.ws.send(encodePresenceMessage('project:elsewhere', doc));
+    expect(await theirs.control('presence-refusal')).toMatchObject({ error: 'presence.forbidden' });
+    theirs.ws.send(encodePresenceMessage(scopeKey, null));
+    await ours.until(() => textSeen().length === 2);
+    expect(textSeen()[1]).toMatchObject({ kind: 'leave', clientId: 'packed', doc: null });
   });
 });
