@@ -452,6 +452,49 @@ describe('malformed input (5.4)', () => {
   });
 });
 
+function signal(): { readonly given: Promise<void>; readonly give: () => void } {
+  let give = (): void => undefined;
+  const given = new Promise<void>((resolve) => {
+    give = resolve;
+  });
+  return { given, give: () => give() };
+}
+
+describe('one round at a time', () => {
+  it('R-059, M-5.2: a round while another one is answered closes with 1008, and is not processed', async () => {
+    const gate = signal();
+    const asked = signal();
+    const live = await startGateway({
+      schema: DOCUMENT,
+      resolveScopes: async () => {
+        asked.give();
+        await gate.given;
+        return { project: ['*'] };
+      },
+    });
+    const socket = await openSocket(live, 'c');
+    const [first] = await socket.round(partsOf({ clientId: 'c', subscriptions: [] }));
+    const { logEpoch } = first as { readonly logEpoch: string };
+    const operations = [{ table: 'notes', rowId: 'n1', op: 'upsert', payload: note('n1') }] as const;
+    const push = [{ type: 'PUSH_COMMIT', clientCommitId: 'c1', operations }] as const;
+    socket.ws.send(
+      encodeRound(1, partsOf({ clientId: 'c', logEpoch, subscriptions: [{ id: 's', cursor: -1 }] }), SCHEMA),
+    );
+    await asked.given;
+    socket.ws.send(encodeRound(2, partsOf({ clientId: 'c', logEpoch, push }), SCHEMA));
+    expect((await socket.untilClosed()).code).toBe(1008);
+    gate.give();
+    const judge = await openMsgpack(live, 'judge');
+    const frames = await judge.round({
+      clientId: 'judge',
+      logEpoch,
+      subscriptions: [{ id: 's1', cursor: -1 }],
+      accept: 16,
+    });
+    expect(frames).toContainEqual({ type: 'ROWS', table: 'notes', rows: [], first: true });
+  });
+});
+
 describe('rows instead of segments (5.3)', () => {
   it('M-5.3: are the default, carry every value, and only the first of a fresh bootstrap clears', async () => {
     const live = await startGateway({ schema: DOCUMENT });
