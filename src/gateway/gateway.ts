@@ -96,6 +96,8 @@ class RunningGateway implements Gateway {
       storage,
       schemaVersion: schema.version,
       declarations,
+      limits,
+      clock,
       logger,
     });
     this.#mount = mount;

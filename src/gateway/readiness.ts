@@ -1,5 +1,7 @@
 /** What `/readyz` answers: whether to send anybody here, and what is missing. */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Clock } from '../protocol/clock.ts';
+import type { Limits } from '../protocol/limits.ts';
 import type { Declarations } from '../session/sync/declarations.ts';
 import type { Storage } from '../storage/storage.ts';
 import { bearerToken } from './auth.ts';
@@ -8,12 +10,15 @@ import { jsonResponse } from './http-errors.ts';
 import type { HttpRequest, HttpResponse } from './http-message.ts';
 import type { GatewayLogger } from './logger.ts';
 
+/** `storage`: the database did not answer in time, or cannot be written to. */
+export type UnreadyPhase = ReadinessPhase | 'storage';
+
 export type Readiness =
-  | { readonly status: 'ready' | 'draining' | 'unavailable' }
-  /** Checkpoints that this process declared are not activated yet: their partitions are refused (part 4, 4.3). */
+  | { readonly status: 'ready' | 'draining' }
   | {
       readonly status: 'unavailable';
-      readonly phase: ReadinessPhase;
+      readonly phase: UnreadyPhase;
+      /** Checkpoints that this process declared and that are not activated yet: their partitions are refused (part 4, 4.3). */
       readonly pending: readonly { readonly partition: string; readonly projection: string }[];
     };
 
@@ -21,13 +26,23 @@ export interface ReadinessDeps {
   readonly storage: Storage;
   readonly schemaVersion: number;
   readonly declarations: Declarations;
+  readonly limits: Pick<Limits, 'readinessTimeoutMs'>;
+  readonly clock: Clock;
   readonly logger: GatewayLogger;
 }
 
-/** The route is open to everybody: however many ask, the storage is asked once at a time. */
+const READY: Readiness = { status: 'ready' };
+
+function unavailable(phase: UnreadyPhase): Readiness {
+  return { status: 'unavailable', phase, pending: [] };
+}
+
+/** The route is open to everybody: however many ask, the storage is asked once at a time, and each gets its answer in time. */
 export class ReadinessProbe {
   readonly #deps: ReadinessDeps;
   #running: Promise<Readiness> | null = null;
+  /** As it was last logged. */
+  #isStorageUp = true;
 
   constructor(deps: ReadinessDeps) {
     this.#deps = deps;
@@ -37,30 +52,56 @@ export class ReadinessProbe {
     this.#running ??= this.#askStorage().finally(() => {
       this.#running = null;
     });
-    return this.#running;
+    return this.#inTime(this.#running);
   }
 
+  #inTime(answer: Promise<Readiness>): Promise<Readiness> {
+    const { clock, limits } = this.#deps;
+    return new Promise((resolve) => {
+      const timer = clock.after(limits.readinessTimeoutMs, () => {
+        this.#noteStorage('down', new Error('the storage took too long to answer'));
+        resolve(unavailable('storage'));
+      });
+      void answer.then((readiness) => {
+        timer.cancel();
+        resolve(readiness);
+      });
+    });
+  }
+
+  /** Never rejects. */
   async #askStorage(): Promise<Readiness> {
-    const { storage, logger } = this.#deps;
     try {
-      await storage.ping();
-      return await this.#askCheckpoints();
+      await this.#deps.storage.ping();
+      const readiness = await this.#askGate();
+      this.#noteStorage('up');
+      return readiness;
     } catch (failure) {
-      logger.error({ err: failure }, 'the storage does not answer');
-      return { status: 'unavailable' };
+      this.#noteStorage('down', failure);
+      return unavailable('storage');
     }
   }
 
-  async #askCheckpoints(): Promise<Readiness> {
+  async #askGate(): Promise<Readiness> {
     const { storage, schemaVersion, declarations } = this.#deps;
-    const [first] = declarations.list;
-    if (first === undefined) return { status: 'ready' };
-    const gate = await storage.readServeGate(first.partition, schemaVersion);
+    const gate = await storage.readServeGate(declarations.list[0]?.partition ?? '', schemaVersion);
+    // Another process has migrated since this one started: it is refused everywhere (4.3).
+    if (gate.storedSchemaVersion !== schemaVersion) return unavailable('storage_migration');
     const pending = gate.pending
       .filter(({ partition, name }) => declarations.has(partition, name))
       .map(({ partition, name }) => ({ partition, projection: name }));
-    if (pending.length === 0) return { status: 'ready' };
+    if (pending.length === 0) return READY;
     return { status: 'unavailable', phase: 'backfill_checkpoint', pending };
+  }
+
+  /** A line when it changes, not one per probe. */
+  #noteStorage(now: 'up' | 'down', failure?: unknown): void {
+    const { logger } = this.#deps;
+    const isUp = now === 'up';
+    if (isUp === this.#isStorageUp) return;
+    this.#isStorageUp = isUp;
+    if (isUp) logger.info({}, 'the storage answers again');
+    else logger.error({ err: failure }, 'the storage does not answer');
   }
 }
 
@@ -84,8 +125,8 @@ function digest(token: string): Buffer {
 /** Names only for an operator: everybody may ask, and a projection's or partition's name is nobody else's business. */
 export function describeReadiness(readiness: Readiness, asker: 'operator' | 'anybody'): HttpResponse {
   const { status } = readiness;
-  const code = status === 'ready' ? 200 : 503;
-  if (!('phase' in readiness)) return jsonResponse(code, { status });
+  if (readiness.status !== 'unavailable') return jsonResponse(status === 'ready' ? 200 : 503, { status });
   const { phase, pending } = readiness;
-  return jsonResponse(code, asker === 'operator' ? { status, phase, pending } : { status, phase });
+  const named = asker === 'operator' && pending.length > 0 ? { status, phase, pending } : { status, phase };
+  return jsonResponse(503, named);
 }

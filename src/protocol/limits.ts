@@ -137,6 +137,8 @@ export interface Limits {
   /** Write-behind interval of client cursors and partition last-seen times, in ms. */
   readonly cursorFlushMs: number;
   readonly lastSeenFlushMs: number;
+  /** The storage's answer to a readiness probe, in ms; without one in time the probe says 503. */
+  readonly readinessTimeoutMs: number;
   /** Rounds in flight get this long at shutdown, then sockets close over `drainSpreadMs`, in ms. */
   readonly shutdownRoundsMs: number;
   readonly drainSpreadMs: number;
@@ -222,6 +224,7 @@ export const DEFAULT_LIMITS: Limits = {
 
   cursorFlushMs: 1_000,
   lastSeenFlushMs: 60_000,
+  readinessTimeoutMs: 2_000,
   shutdownRoundsMs: 10_000,
   drainSpreadMs: 2_000,
 };
