@@ -34,6 +34,7 @@ export {
   type GatewayStats,
 } from './gateway/gateway.ts';
 export type { GatewayOptions, PostgresTuning, StorageOption } from './gateway/gateway-options.ts';
+export { createJwtAuth, type JwtKeys, type JwtOptions } from './gateway/jwt.ts';
 export type { ListenAddress, ListenRequest } from './gateway/listener.ts';
 export type { GatewayLogger } from './gateway/logger.ts';
 export type { NodeHandler } from './gateway/node-http.ts';

@@ -6,6 +6,7 @@ import type { ScopeMap } from '../protocol/frames.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
 import { isStorableText } from '../storage/storable-values.ts';
 import { type HttpRequest, parseTarget } from './http-message.ts';
+import { isTicket, type Tickets } from './tickets.ts';
 
 /** The facts of a request or of a WebSocket upgrade, unchanged. */
 export interface AuthRequest {
@@ -36,9 +37,22 @@ export type Authenticate = (request: AuthRequest) => AuthIdentity | null | Promi
 
 export type Identify = (request: HttpRequest, kind: AuthRequest['kind']) => Promise<Identity>;
 
-export function createIdentify(authenticate: Authenticate, clock: Clock): Identify {
+const NO_TICKETS: Pick<Tickets, 'redeem'> = { redeem: async () => null };
+
+/** `tickets` are taken at upgrades, before the host is asked. */
+export function createIdentify(
+  authenticate: Authenticate,
+  clock: Clock,
+  tickets: Pick<Tickets, 'redeem'> = NO_TICKETS,
+): Identify {
   return async (request, kind) => {
     const { method, target, headers, remoteAddress } = request;
+    const ticket = kind === 'upgrade' ? parseTarget(target)?.searchParams.get('ticket') : null;
+    if (isTicket(ticket)) {
+      const redeemed = await tickets.redeem(ticket);
+      if (redeemed === null) throw authRequired('valid credentials are required');
+      return redeemed;
+    }
     // The host may be plain JavaScript, where a look-up that finds nothing is `undefined`.
     const said: AuthIdentity | null | undefined = await authenticate({
       kind,

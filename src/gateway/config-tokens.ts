@@ -3,16 +3,20 @@ import { isRecord } from '../protocol/schema-problems.ts';
 import { isScopeMap, type StaticGrant } from './auth.ts';
 import type { ConfigFile } from './config-file.ts';
 
-/** `null` when the file has no `auth`. */
+/** `null` when the file has no `auth`, or one of the other kind. */
 export function readStaticTokens(
   file: ConfigFile | null,
   problems: string[],
 ): ReadonlyMap<string, StaticGrant> | null {
   const auth = file?.content.auth;
   if (auth === undefined || auth === null) return null;
-  const tokens = isRecord(auth) ? auth.tokens : undefined;
+  // `config-jwt.ts` reads that.
+  if (isRecord(auth) && auth.jwt !== undefined && auth.tokens === undefined) return null;
+  const tokens = isRecord(auth) && auth.jwt === undefined ? auth.tokens : undefined;
   if (!isRecord(tokens)) {
-    problems.push(`auth in ${file?.path} must be { tokens: { "<token>": { actorId, partition, scopes } } }`);
+    problems.push(
+      `auth in ${file?.path} must be { tokens: { "<token>": { actorId, partition, scopes } } } or { jwt: { keys, issuer, audience } }`,
+    );
     return new Map();
   }
   const grants = new Map<string, StaticGrant>();

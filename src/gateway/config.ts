@@ -8,7 +8,9 @@ import { readCheckpoints } from './config-checkpoints.ts';
 import { ConfigError, messageOf } from './config-error.ts';
 import type { ConfigFile } from './config-file.ts';
 import { type ModuleHooks, readHooks } from './config-hooks.ts';
+import { readJwt } from './config-jwt.ts';
 import { readStaticTokens } from './config-tokens.ts';
+import type { JwtOptions } from './jwt.ts';
 import { envName, flagName, LIMIT_OPTIONS, OPTIONS, type OptionSpec, type Settings } from './option-table.ts';
 import { normalizeMount } from './routes.ts';
 import { isPostgresUrl } from './storage-option.ts';
@@ -34,6 +36,7 @@ export interface Config {
     | { readonly kind: 'file'; readonly path: string };
   readonly access:
     | { readonly kind: 'tokens'; readonly tokens: ReadonlyMap<string, StaticGrant> }
+    | { readonly kind: 'jwt'; readonly jwt: JwtOptions }
     | { readonly kind: 'hooks' };
   readonly hooks: ModuleHooks;
   readonly checkpoints: readonly CheckpointDeclaration[];
@@ -52,6 +55,7 @@ export function resolveConfig(sources: ConfigSources): Config {
   const settings = readSettings(sources, problems);
   const limits = readLimits(sources, problems);
   const hooks = readHooks(sources.file, problems);
+  const jwt = readJwt(sources.file, problems);
   const tokens = readStaticTokens(sources.file, problems);
   const checkpoints = readCheckpoints(sources.file, problems);
   reportUnknownKeys(sources.file, problems);
@@ -62,17 +66,25 @@ export function resolveConfig(sources: ConfigSources): Config {
   } catch (failure) {
     problems.push(messageOf(failure));
   }
-  if (tokens === null && hooks.authenticate === null) {
-    problems.push('nobody could connect: set auth.tokens, or authenticate and resolveScopes in a module');
+  const hasAuth = isRecord(sources.file?.content.auth);
+  if (!hasAuth && tokens === null && hooks.authenticate === null) {
+    problems.push(
+      'nobody could connect: set auth.tokens or auth.jwt, or authenticate and resolveScopes in a module',
+    );
   }
-  if (tokens !== null && hooks.authenticate !== null)
+  if ((hasAuth || tokens !== null) && hooks.authenticate !== null)
     problems.push('auth and authenticate exclude each other');
   if (hooks.authenticate !== null && hooks.resolveScopes === null) {
     problems.push('authenticate needs resolveScopes beside it');
   }
   if (problems.length > 0 || storage === null || schema === null) throw new ConfigError(problems);
-  const access = tokens === null ? { kind: 'hooks' as const } : { kind: 'tokens' as const, tokens };
+  const access = accessOf(tokens, jwt);
   return Object.freeze({ settings, limits, storage, schema, access, hooks, checkpoints });
+}
+
+function accessOf(tokens: ReadonlyMap<string, StaticGrant> | null, jwt: JwtOptions | null): Config['access'] {
+  if (jwt !== null) return { kind: 'jwt', jwt };
+  return tokens === null ? { kind: 'hooks' } : { kind: 'tokens', tokens };
 }
 
 /** What a command needs that works on the data and serves nobody. */

@@ -53,6 +53,8 @@ export interface GatewayOptions {
   /** `replace` (default): a newer connection of a client closes the older one with 4409. */
   readonly duplicateClients?: 'replace' | 'keep';
   readonly limits?: Partial<Limits>;
+  /** Seals the tickets of `POST ticket`, at least 32 bytes: the same on every node. Default: a random one, so that each node takes its own. */
+  readonly ticketSecret?: string;
   /** With it as bearer token, `/readyz` names the backfills that are pending. Default: it names them to nobody. */
   readonly operatorToken?: string;
   /** A `pino` instance is one. Default: silence. */

@@ -23,6 +23,7 @@ import { createIsOperator, type Readiness, ReadinessProbe } from './readiness.ts
 import { keepAliveDuring } from './real-clock.ts';
 import { matchRoute, normalizeMount } from './routes.ts';
 import { Shutdown } from './shutdown.ts';
+import { Tickets } from './tickets.ts';
 import { admitUpgrade } from './upgrade.ts';
 import { createWsTransport, type WsTransport } from './ws-transport.ts';
 
@@ -86,6 +87,7 @@ class RunningGateway implements Gateway {
   readonly #transport: WsTransport;
   readonly #shutdown: Shutdown;
   readonly #backfills: GatewayBackfills;
+  readonly #tickets: Tickets;
   readonly #readinessProbe: ReadinessProbe;
 
   constructor(options: GatewayOptions, mount: string, core: Core) {
@@ -101,6 +103,7 @@ class RunningGateway implements Gateway {
       logger,
     });
     this.#mount = mount;
+    this.#tickets = new Tickets({ secret: options.ticketSecret ?? null, limits, clock });
     const handler = this.#createHttp(options);
     this.nodeHandler = createNodeHandler({
       handler,
@@ -163,6 +166,7 @@ class RunningGateway implements Gateway {
   }
 
   revokeActor({ partition, actorId }: ActorAddress): void {
+    this.#tickets.revoke({ partition, actorId });
     this.#core.live.revokeActor(partition, actorId);
   }
 
@@ -192,7 +196,7 @@ class RunningGateway implements Gateway {
 
   #createHttp({ authenticate, allowedOrigins = [], operatorToken }: GatewayOptions): HttpHandler {
     const { sync, lastSeen, limits, clock, logger } = this.#core;
-    const identify = createIdentify(authenticate, clock);
+    const identify = createIdentify(authenticate, clock, this.#tickets);
     return createHttpHandler({
       mount: this.#mount,
       identify: async (request, kind) => {
@@ -207,6 +211,7 @@ class RunningGateway implements Gateway {
       },
       openSegment: ({ who, segmentId, scopesHeader }) =>
         openSegment({ who, segmentId, scopesHeader, deps: sync }),
+      issueTicket: (who) => this.#tickets.issue(who),
       readiness: () => this.#readiness(),
       isOperator: createIsOperator(operatorToken),
       isDraining: () => this.#shutdown.state !== 'running',
@@ -229,7 +234,7 @@ class RunningGateway implements Gateway {
     });
     const upgrade = {
       mount: this.#mount,
-      identify: createIdentify(authenticate, clock),
+      identify: createIdentify(authenticate, clock, this.#tickets),
       origins: createOriginPolicy(allowedOrigins),
       refusal: live.refusal.bind(live),
       isDraining: () => this.#shutdown.state !== 'running',

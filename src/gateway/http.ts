@@ -24,6 +24,7 @@ import { describeReadiness, type IsOperator, type Readiness } from './readiness.
 import { readRequestBody } from './request-body.ts';
 import { createRoundBody, type Round } from './round-body.ts';
 import { matchRoute, type RouteName } from './routes.ts';
+import type { Tickets } from './tickets.ts';
 
 export interface OpenSegment {
   /** Uncompressed bytes; throws `sync.segment_expired` when they went away since. */
@@ -43,6 +44,7 @@ export interface HttpDeps {
     readonly segmentId: string;
     readonly scopesHeader: string | null;
   }) => Promise<OpenSegment>;
+  readonly issueTicket: Tickets['issue'];
   readonly readiness: () => Promise<Readiness>;
   readonly isOperator: IsOperator;
   /** A server that drains finishes what it has and takes nothing new. */
@@ -66,6 +68,7 @@ type RouteHandler = (request: HttpRequest, parameter: string) => Promise<HttpRes
 export function createHttpHandler(deps: HttpDeps): HttpHandler {
   const handlers: Readonly<Record<RouteName, RouteHandler>> = {
     sync: (request) => serveSync(request, deps),
+    ticket: (request) => serveTicket(request, deps),
     segment: (request, segmentId) => serveSegment(request, segmentId, deps),
     realtime: async () => upgradeRequired(),
     live: async () => jsonResponse(200, { status: 'alive' }),
@@ -141,6 +144,13 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
     finish();
     throw grant.hasEnded() ? authRequired('the credentials have expired') : failure;
   }
+}
+
+/** For the upgrade that follows; the body of the request is not looked at. */
+async function serveTicket(request: HttpRequest, deps: HttpDeps): Promise<HttpResponse> {
+  if (deps.isDraining()) throw restarting();
+  const who = await deps.identify(request, 'http');
+  return jsonResponse(200, await deps.issueTicket(who));
 }
 
 /** The content type of the request chooses the dialect, and is that of the answer (§5.1). */

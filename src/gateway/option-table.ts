@@ -168,6 +168,16 @@ export const OPTIONS = [
   },
   {
     ...BASE,
+    name: 'ticketSecret',
+    group: 'access',
+    type: 'text',
+    default: null,
+    secrecy: 'secret',
+    sentence:
+      'Seals the tickets that POST ticket issues, at least 32 bytes: the same on every node. Without, each node takes its own only.',
+  },
+  {
+    ...BASE,
     name: 'auth',
     group: 'access',
     type: 'structure',
@@ -175,7 +185,7 @@ export const OPTIONS = [
     default: null,
     secrecy: 'secret',
     sentence:
-      'Fixed tokens: { tokens: { "<token>": { actorId, partition, scopes, expiresAt? } } }. Instead of authenticate.',
+      'Fixed tokens: { tokens: { "<token>": { actorId, partition, scopes, expiresAt? } } }, or JSON Web Tokens: { jwt: { keys, issuer, audience, ... } } (docs/EMBEDDING.md). Instead of authenticate.',
   },
   {
     ...BASE,

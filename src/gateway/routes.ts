@@ -1,6 +1,6 @@
 /** The one route table of every transport (part 2.1). */
 
-export type RouteName = 'sync' | 'segment' | 'realtime' | 'live' | 'ready';
+export type RouteName = 'sync' | 'ticket' | 'segment' | 'realtime' | 'live' | 'ready';
 
 interface Route {
   readonly name: RouteName;
@@ -14,6 +14,7 @@ interface Route {
 
 const ROUTES: readonly Route[] = [
   { name: 'sync', base: 'mount', path: '/sync', parameter: 'none', methods: ['POST'] },
+  { name: 'ticket', base: 'mount', path: '/ticket', parameter: 'none', methods: ['POST'] },
   { name: 'segment', base: 'mount', path: '/segments/', parameter: 'last-segment', methods: ['GET'] },
   { name: 'realtime', base: 'mount', path: '/realtime', parameter: 'none', methods: ['GET'] },
   { name: 'live', base: 'root', path: '/healthz', parameter: 'none', methods: ['GET', 'HEAD'] },

@@ -7,6 +7,7 @@ import { ConfigError } from './config-error.ts';
 import { readSchemaDocument, storageOptionOf } from './config-storage.ts';
 import { createGateway } from './gateway.ts';
 import type { GatewayOptions } from './gateway-options.ts';
+import { createJwtAuth, type JwtOptions } from './jwt.ts';
 import { createPinoLogger } from './pino-logger.ts';
 
 export async function serve(config: Config, io: CliIo): Promise<ExitCode> {
@@ -32,12 +33,13 @@ export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
     // `createGateway` checks all of it.
     schema: (await readSchemaDocument(config)) as SchemaDocument,
     storage: storageOptionOf(config),
-    ...accessOf(config),
+    ...(await accessOf(config)),
     rowValidators: hooks.rowValidators,
     ...(hooks.commitValidator === null ? {} : { commitValidator: hooks.commitValidator }),
     crdtMergers: hooks.crdtMergers,
     checkpoints: config.checkpoints,
     ...(settings.operatorToken === null ? {} : { operatorToken: settings.operatorToken }),
+    ...(settings.ticketSecret === null ? {} : { ticketSecret: settings.ticketSecret }),
     mount: settings.mount,
     allowedOrigins: settings.allowedOrigins,
     duplicateClients: settings.duplicateClients === 'keep' ? 'keep' : 'replace',
@@ -45,9 +47,23 @@ export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
   };
 }
 
-function accessOf({ access, hooks }: Config): Pick<GatewayOptions, 'authenticate' | 'resolveScopes'> {
+type Access = Pick<GatewayOptions, 'authenticate' | 'resolveScopes'>;
+
+async function accessOf({ access, hooks }: Config): Promise<Access> {
   if (access.kind === 'tokens') return createStaticTokens(access.tokens);
+  if (access.kind === 'jwt') return jwtAccess(access.jwt, hooks);
   const { authenticate, resolveScopes } = hooks;
   if (authenticate !== null && resolveScopes !== null) return { authenticate, resolveScopes };
   throw new ConfigError(['authenticate and resolveScopes are both needed']);
+}
+
+/** A `resolveScopes` of the host takes the place of the scopes in the token. */
+async function jwtAccess(jwt: JwtOptions, { resolveScopes }: Config['hooks']): Promise<Access> {
+  try {
+    const own = await createJwtAuth(jwt);
+    return resolveScopes === null ? own : { ...own, resolveScopes };
+  } catch (failure) {
+    if (failure instanceof RangeError) throw new ConfigError([failure.message]);
+    throw failure;
+  }
 }

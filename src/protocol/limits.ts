@@ -137,6 +137,11 @@ export interface Limits {
   /** Write-behind interval of client cursors and partition last-seen times, in ms. */
   readonly cursorFlushMs: number;
   readonly lastSeenFlushMs: number;
+  /** A ticket is good for so long, in ms. */
+  readonly ticketLifetimeMs: number;
+  /** Used tickets that a process remembers until they expire; above it upgrades by ticket are refused with 503. */
+  readonly ticketsKeptMax: number;
+
   /** The storage's answer to a readiness probe, in ms; without one in time the probe says 503. */
   readonly readinessTimeoutMs: number;
   /** Rounds in flight get this long at shutdown, then sockets close over `drainSpreadMs`, in ms. */
@@ -224,6 +229,8 @@ export const DEFAULT_LIMITS: Limits = {
 
   cursorFlushMs: 1_000,
   lastSeenFlushMs: 60_000,
+  ticketLifetimeMs: 30_000,
+  ticketsKeptMax: 100_000,
   readinessTimeoutMs: 2_000,
   shutdownRoundsMs: 10_000,
   drainSpreadMs: 2_000,

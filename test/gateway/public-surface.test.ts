@@ -16,6 +16,7 @@ test('the run-time exports of the package are these and no others', () => {
     'bearerToken',
     'compileSchema',
     'createGateway',
+    'createJwtAuth',
     'createMemoryBusNetwork',
     'createRandom',
     'createRealClock',

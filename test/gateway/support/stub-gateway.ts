@@ -76,6 +76,7 @@ export function stubHandler(options: StubOptions = {}): {
     identify: createIdentify(options.authenticate ?? authenticateStub, clock),
     runRound: options.runRound ?? (() => roundOf('response')),
     openSegment: options.openSegment ?? (async () => ({ read: async () => utf8('segment bytes') })),
+    issueTicket: async () => ({ ticket: 'none', expiresInMs: 0 }),
     readiness: options.readiness ?? (async () => ({ status: 'ready' })),
     isOperator: () => false,
     isDraining: () => false,
