@@ -7,19 +7,19 @@ import { createCursorWriter } from '../session/live/cursor-writer.ts';
 import { createHub, type Hub } from '../session/live/hub.ts';
 import { createLastSeen, type LastSeen } from '../session/live/last-seen.ts';
 import { createLive, type Live } from '../session/live/live.ts';
-import type { LiveEvents } from '../session/live/live-events.ts';
 import { PresenceHub } from '../session/live/presence-hub.ts';
 import { NO_BLOBS } from '../session/sync/blob-references.ts';
 import { createCommitQueue } from '../session/sync/commit-queue.ts';
 import { compileDeclarations, type Declarations } from '../session/sync/declarations.ts';
 import { runRound } from '../session/sync/round.ts';
 import { SegmentBuilds } from '../session/sync/segment-builds.ts';
-import type { HostHooks, SyncDeps, SyncEvents } from '../session/sync/sync-deps.ts';
+import type { HostHooks, SyncDeps } from '../session/sync/sync-deps.ts';
 import { createMemoryBusNetwork } from './bus/memory.ts';
 import { compileReadySchema, ensureStorageReady } from './ensure-ready.ts';
 import type { GatewayOptions } from './gateway-options.ts';
-import { logEvents } from './logged-events.ts';
+import { type GatewayEvents, logEvents } from './logged-events.ts';
 import { type GatewayLogger, SILENT_LOGGER } from './logger.ts';
+import { GatewayMetrics } from './metrics.ts';
 import { createRandom, sha256Hex } from './random.ts';
 import { createRealClock } from './real-clock.ts';
 import { type SegmentSweep, startSegmentSweep } from './segment-sweep.ts';
@@ -36,6 +36,8 @@ export interface Core {
   readonly clock: Clock;
   readonly random: Random;
   readonly logger: GatewayLogger;
+  /** `null` where nobody may ask for them. */
+  readonly metrics: GatewayMetrics | null;
   /** Closes the storage that was opened here. */
   releaseStorage(): Promise<void>;
 }
@@ -76,7 +78,9 @@ function assemble(options: GatewayOptions, checked: Checked): Core {
   const { storage, segments } = opened;
   const logger = options.logger ?? SILENT_LOGGER;
   const random = options.random ?? createRandom();
-  const events: SyncEvents & LiveEvents = logEvents(logger);
+  const metrics = options.metrics === undefined || options.metrics === 'off' ? null : new GatewayMetrics();
+  const logged = logEvents(logger);
+  const events = metrics === null ? logged : both(logged, metrics.events);
   for (const declaration of declarations.list) events.emit({ type: 'checkpoint.declared', ...declaration });
   const bus = options.bus ?? lonelyBus(logger);
   const hub = createHub({ schema, storage, limits, clock, bus, events });
@@ -90,7 +94,17 @@ function assemble(options: GatewayOptions, checked: Checked): Core {
   const live = createLive({ deps: sync, runRound, hub, bus, presence, lastSeen, events, duplicateClients });
   const segmentSweep = startSegmentSweep({ segments, clock, limits, logger });
   const releaseStorage = (): Promise<void> => opened.release();
-  return { sync, live, hub, bus, lastSeen, segmentSweep, limits, clock, random, logger, releaseStorage };
+  const shown = { metrics, limits, clock, random, logger, releaseStorage };
+  return { sync, live, hub, bus, lastSeen, segmentSweep, ...shown };
+}
+
+function both(first: GatewayEvents, second: GatewayEvents): GatewayEvents {
+  return {
+    emit: (event) => {
+      first.emit(event);
+      second.emit(event);
+    },
+  };
 }
 
 /** One gateway on its database: nobody to tell. */

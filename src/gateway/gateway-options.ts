@@ -53,6 +53,11 @@ export interface GatewayOptions {
   /** `replace` (default): a newer connection of a client closes the older one with 4409. */
   readonly duplicateClients?: 'replace' | 'keep';
   readonly limits?: Partial<Limits>;
+  /**
+   * `GET /metrics` for Prometheus: `operator` asks for `operatorToken` as bearer token, `public` answers everybody, for ports that only the
+   * scraper reaches. Default `off`.
+   */
+  readonly metrics?: 'off' | 'operator' | 'public';
   /** Seals the tickets of `POST ticket`, at least 32 bytes: the same on every node. Default: a random one, so that each node takes its own. */
   readonly ticketSecret?: string;
   /** With it as bearer token, `/readyz` names the backfills that are pending. Default: it names them to nobody. */

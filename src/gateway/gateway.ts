@@ -15,6 +15,7 @@ import { createHttpHandler, type HttpHandler } from './http.ts';
 import { parseTarget } from './http-message.ts';
 import { createInFlight, type InFlight } from './in-flight.ts';
 import { type ListenAddress, type ListenRequest, startListener } from './listener.ts';
+import { metricsRoute } from './metrics.ts';
 import { msgpackRound } from './msgpack-round.ts';
 import { MsgpackSockets } from './msgpack-socket.ts';
 import { createNodeHandler, type NodeHandler } from './node-http.ts';
@@ -72,6 +73,9 @@ export interface ActorAddress {
 
 /** Throws `ReadinessError`, `RangeError` for a limit or an option, `StorageError`; then nothing is left open. */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  if (options.metrics === 'operator' && options.operatorToken === undefined) {
+    throw new RangeError('metrics for the operator need an operatorToken');
+  }
   const mount = normalizeMount(options.mount ?? '/');
   const core = await keepAliveDuring(openCore(options));
   return new RunningGateway(options, mount, core);
@@ -117,6 +121,11 @@ class RunningGateway implements Gateway {
     this.fetch = createFetchHandler({ handler, random });
     this.#transport = this.#createTransport(options);
     this.#backfills = new GatewayBackfills({ ...core.sync, sink: core.hub });
+    core.metrics?.watch({
+      sessions: () => this.stats().sessions,
+      httpRounds: () => this.stats().httpRounds,
+      commitQueueDepth: () => this.stats().commitQueueDepth,
+    });
     this.#shutdown = new Shutdown({
       core,
       backfills: this.#backfills,
@@ -194,7 +203,7 @@ class RunningGateway implements Gateway {
     return this.#shutdown.run();
   }
 
-  #createHttp({ authenticate, allowedOrigins = [], operatorToken }: GatewayOptions): HttpHandler {
+  #createHttp({ authenticate, allowedOrigins = [], operatorToken, metrics }: GatewayOptions): HttpHandler {
     const { sync, lastSeen, limits, clock, logger } = this.#core;
     const identify = createIdentify(authenticate, clock, this.#tickets);
     return createHttpHandler({
@@ -214,6 +223,7 @@ class RunningGateway implements Gateway {
       issueTicket: (who) => this.#tickets.issue(who),
       readiness: () => this.#readiness(),
       isOperator: createIsOperator(operatorToken),
+      metrics: metricsRoute(this.#core.metrics, metrics),
       isDraining: () => this.#shutdown.state !== 'running',
       rounds: this.#rounds,
       cors: createCors(allowedOrigins),

@@ -47,6 +47,7 @@ export interface HttpDeps {
   readonly issueTicket: Tickets['issue'];
   readonly readiness: () => Promise<Readiness>;
   readonly isOperator: IsOperator;
+  readonly metrics: MetricsRoute;
   /** A server that drains finishes what it has and takes nothing new. */
   readonly isDraining: () => boolean;
   readonly rounds: InFlight;
@@ -54,6 +55,13 @@ export interface HttpDeps {
   readonly limits: Limits;
   readonly clock: Clock;
   readonly logger: GatewayLogger;
+}
+
+export interface MetricsRoute {
+  readonly audience: 'nobody' | 'operator' | 'everybody';
+  read(): Promise<{ readonly contentType: string; readonly text: string }>;
+  /** An answer has its head. */
+  observe(exchange: { readonly route: string; readonly status: number; readonly durationMs: number }): void;
 }
 
 export interface HttpHandler {
@@ -71,6 +79,7 @@ export function createHttpHandler(deps: HttpDeps): HttpHandler {
     ticket: (request) => serveTicket(request, deps),
     segment: (request, segmentId) => serveSegment(request, segmentId, deps),
     realtime: async () => upgradeRequired(),
+    metrics: (request) => serveMetrics(request, deps),
     live: async () => jsonResponse(200, { status: 'alive' }),
     ready: async (request) =>
       describeReadiness(await deps.readiness(), deps.isOperator(request) ? 'operator' : 'anybody'),
@@ -80,11 +89,13 @@ export function createHttpHandler(deps: HttpDeps): HttpHandler {
     const path = parseTarget(request.target)?.pathname ?? '';
     const match = matchRoute(deps.mount, request.method, path);
     if (match.kind === 'unknown') {
-      return errorResponse(new SyncError('sync.not_found', 'there is no such resource'));
+      return notFound();
     }
     const preflight = deps.cors.preflight(request, match);
     if (preflight !== null) return preflight;
     if (match.kind === 'wrong-method') return wrongMethod(match.allow);
+    // Nobody learns whether a route is there that is switched off.
+    if (match.name === 'metrics' && deps.metrics.audience === 'nobody') return notFound();
     return handlers[match.name](request, match.parameter);
   };
 
@@ -144,6 +155,21 @@ async function serveSync(request: HttpRequest, deps: HttpDeps): Promise<HttpResp
     finish();
     throw grant.hasEnded() ? authRequired('the credentials have expired') : failure;
   }
+}
+
+function notFound(): HttpResponse {
+  return errorResponse(new SyncError('sync.not_found', 'there is no such resource'));
+}
+
+async function serveMetrics(request: HttpRequest, { metrics, isOperator }: HttpDeps): Promise<HttpResponse> {
+  if (metrics.audience === 'operator' && !isOperator(request)) {
+    throw authRequired('the operator token is required');
+  }
+  const { contentType, text } = await metrics.read();
+  const body = new TextEncoder().encode(text);
+  const length = String(body.byteLength);
+  const headers = { 'content-type': contentType, 'content-length': length, 'cache-control': 'no-store' };
+  return { status: 200, headers, body, ended: () => undefined };
 }
 
 /** For the upgrade that follows; the body of the request is not looked at. */
@@ -240,13 +266,20 @@ interface Exchange {
 }
 
 function logExchange(deps: HttpDeps, { request, response, failure, startedMs }: Exchange): void {
+  const durationMs = deps.clock.monotonicMs() - startedMs;
   const fields = {
     requestId: request.id,
     method: request.method,
     path: loggablePath(request.target),
     status: response.status,
-    durationMs: Math.round(deps.clock.monotonicMs() - startedMs),
+    durationMs: Math.round(durationMs),
   };
+  const route = matchRoute(deps.mount, request.method, parseTarget(request.target)?.pathname ?? '');
+  deps.metrics.observe({
+    route: route.kind === 'unknown' ? 'unknown' : route.name,
+    status: response.status,
+    durationMs,
+  });
   const code = SyncError.from(failure)?.code;
   if (failure === null) deps.logger.debug(fields, 'request');
   // The peer went away in the middle of its own request: nobody's fault here, and nobody reads the answer.

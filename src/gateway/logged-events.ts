@@ -1,12 +1,12 @@
 /** What the sync core and the realtime side tell an operator, as log entries. */
-import type { LiveEvent, LiveEvents } from '../session/live/live-events.ts';
-import type { SyncEvent, SyncEvents } from '../session/sync/sync-deps.ts';
+import type { LiveEvent } from '../session/live/live-events.ts';
+import type { SyncEvent } from '../session/sync/sync-deps.ts';
 import type { GatewayLogger } from './logger.ts';
 
 type Level = keyof GatewayLogger;
 
 /** Refusals and rejections are the peer's business, every day: only what an operator should look at is louder. */
-const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level>> = {
+const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level | null>> = {
   'commit.batch': 'debug',
   'push.rejected': 'debug',
   'commit.slow_path': 'info',
@@ -28,6 +28,8 @@ const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level>> = {
   'session.closed': 'debug',
   'session.failed': 'error',
   'socket.failed': 'error',
+  // Counted only: a large commit may wake ten thousand at once.
+  'session.woken': null,
   'round.finished': 'debug',
   'fanout.turn': 'debug',
   'fanout.backlog_dropped': 'warn',
@@ -39,13 +41,20 @@ const LEVELS: Readonly<Record<SyncEvent['type'] | LiveEvent['type'], Level>> = {
   'write_behind.failed': 'error',
 };
 
-export function logEvents(logger: GatewayLogger): SyncEvents & LiveEvents {
+/** Takes the events of both sides. */
+export interface GatewayEvents {
+  emit(event: SyncEvent | LiveEvent): void;
+}
+
+export function logEvents(logger: GatewayLogger): GatewayEvents {
   return {
-    emit: (event: SyncEvent | LiveEvent) => {
+    emit: (event) => {
+      const level = LEVELS[event.type];
+      if (level === null) return;
       const { type, ...fields } = event;
       // `err` is the member that loggers know how to print.
       const entry = 'error' in fields ? { ...fields, err: fields.error, error: undefined } : fields;
-      logger[LEVELS[type]](entry, type);
+      logger[level](entry, type);
     },
   };
 }

@@ -168,6 +168,16 @@ export const OPTIONS = [
   },
   {
     ...BASE,
+    name: 'metrics',
+    group: 'access',
+    type: 'choice',
+    default: 'off',
+    choices: ['off', 'operator', 'public'],
+    sentence:
+      'GET /metrics for Prometheus. operator: with operatorToken as bearer token. public: for everybody who reaches the port.',
+  },
+  {
+    ...BASE,
     name: 'ticketSecret',
     group: 'access',
     type: 'text',

@@ -1,6 +1,6 @@
 /** The one route table of every transport (part 2.1). */
 
-export type RouteName = 'sync' | 'ticket' | 'segment' | 'realtime' | 'live' | 'ready';
+export type RouteName = 'sync' | 'ticket' | 'metrics' | 'segment' | 'realtime' | 'live' | 'ready';
 
 interface Route {
   readonly name: RouteName;
@@ -18,6 +18,7 @@ const ROUTES: readonly Route[] = [
   { name: 'segment', base: 'mount', path: '/segments/', parameter: 'last-segment', methods: ['GET'] },
   { name: 'realtime', base: 'mount', path: '/realtime', parameter: 'none', methods: ['GET'] },
   { name: 'live', base: 'root', path: '/healthz', parameter: 'none', methods: ['GET', 'HEAD'] },
+  { name: 'metrics', base: 'root', path: '/metrics', parameter: 'none', methods: ['GET'] },
   { name: 'ready', base: 'root', path: '/readyz', parameter: 'none', methods: ['GET', 'HEAD'] },
 ];
 

@@ -10,6 +10,8 @@ import type { GatewayOptions } from './gateway-options.ts';
 import { createJwtAuth, type JwtOptions } from './jwt.ts';
 import { createPinoLogger } from './pino-logger.ts';
 
+const METRICS = ['off', 'operator', 'public'] as const;
+
 export async function serve(config: Config, io: CliIo): Promise<ExitCode> {
   const { settings } = config;
   const logger = createPinoLogger(settings.logLevel, 'stdout');
@@ -40,6 +42,7 @@ export async function gatewayOptions(config: Config): Promise<GatewayOptions> {
     checkpoints: config.checkpoints,
     ...(settings.operatorToken === null ? {} : { operatorToken: settings.operatorToken }),
     ...(settings.ticketSecret === null ? {} : { ticketSecret: settings.ticketSecret }),
+    metrics: METRICS.find((mode) => mode === settings.metrics) ?? 'off',
     mount: settings.mount,
     allowedOrigins: settings.allowedOrigins,
     duplicateClients: settings.duplicateClients === 'keep' ? 'keep' : 'replace',

@@ -1,5 +1,6 @@
 /** What the realtime side tells an operator; never awaited, never throwing. */
 import type { CloseCode } from '../../protocol/close-codes.ts';
+import type { WakeReason } from '../../protocol/control.ts';
 
 /** Why a node read the log of a partition. */
 export type CatchUpCause = 'hole' | 'notice' | 'epoch' | 'reconnect' | 'poll' | 'connect';
@@ -22,6 +23,8 @@ export type LiveEvent =
       readonly reason: string;
       readonly openMs: number;
     }
+  /** A wake-up was written to a socket; one object per reason. */
+  | { readonly type: 'session.woken'; readonly reason: WakeReason }
   /** A failure without a catalogue code; the session closes with 1011. */
   | { readonly type: 'session.failed'; readonly partition: string; readonly error: unknown }
   /** A transport broke its contract. */

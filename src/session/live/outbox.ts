@@ -2,7 +2,7 @@
 import type { WakeReason } from '../../protocol/control.ts';
 import type { Limits } from '../../protocol/limits.ts';
 import type { Connection } from './connection.ts';
-import type { LiveEvents } from './live-events.ts';
+import type { LiveEvent, LiveEvents } from './live-events.ts';
 
 export interface OutboxOwner {
   /** Text of a wake-up as of now. */
@@ -22,6 +22,13 @@ const GRAVITY: Readonly<Record<WakeReason, number>> = {
   'catchup-required': 0,
   'delta-too-large': 1,
   'reset-required': 2,
+};
+
+/** Many sessions may be woken in one turn: nothing is made for each. */
+const WOKEN: Readonly<Record<WakeReason, LiveEvent>> = {
+  'catchup-required': Object.freeze({ type: 'session.woken', reason: 'catchup-required' }),
+  'delta-too-large': Object.freeze({ type: 'session.woken', reason: 'delta-too-large' }),
+  'reset-required': Object.freeze({ type: 'session.woken', reason: 'reset-required' }),
 };
 
 export class Outbox {
@@ -54,6 +61,7 @@ export class Outbox {
   wake(reason: WakeReason): void {
     if (this.#heldWake === null && !this.isHigh) {
       this.send(this.#owner.wakeText(reason));
+      this.#deps.events.emit(WOKEN[reason]);
       return;
     }
     if (this.#heldWake === null || GRAVITY[reason] > GRAVITY[this.#heldWake]) this.#heldWake = reason;

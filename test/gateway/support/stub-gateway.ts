@@ -1,4 +1,5 @@
 /** The HTTP and WebSocket shell of the gateway on a real port, with the sync core replaced by the test's own functions. */
+
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Authenticate } from '../../../src/gateway/auth.ts';
@@ -7,6 +8,7 @@ import { createCors } from '../../../src/gateway/cors.ts';
 import { createHttpHandler, type HttpDeps, type HttpHandler } from '../../../src/gateway/http.ts';
 import { createInFlight } from '../../../src/gateway/in-flight.ts';
 import { SILENT_LOGGER } from '../../../src/gateway/logger.ts';
+import { NO_METRICS } from '../../../src/gateway/metrics.ts';
 import { createNodeHandler } from '../../../src/gateway/node-http.ts';
 import { createRandom } from '../../../src/gateway/random.ts';
 import type { Round } from '../../../src/gateway/round-body.ts';
@@ -76,6 +78,7 @@ export function stubHandler(options: StubOptions = {}): {
     identify: createIdentify(options.authenticate ?? authenticateStub, clock),
     runRound: options.runRound ?? (() => roundOf('response')),
     openSegment: options.openSegment ?? (async () => ({ read: async () => utf8('segment bytes') })),
+    metrics: NO_METRICS,
     issueTicket: async () => ({ ticket: 'none', expiresInMs: 0 }),
     readiness: options.readiness ?? (async () => ({ status: 'ready' })),
     isOperator: () => false,
