@@ -11,6 +11,7 @@ export type ClientErrorCode =
   /** No WebSocket constructor: none was handed in and the platform has none. */
   | 'client.no_websocket'
   | 'client.invalid_mutation'
+  | 'client.invalid_presence'
   | 'client.invalid_subscription'
   /** The schema of the client has no such table. */
   | 'client.unknown_table'

@@ -12,6 +12,7 @@ import { endpointsOf } from './mount-url.ts';
 import { encodeCommit, type Mutation } from './mutation.ts';
 import type { CommitOutcome } from './outbox.ts';
 import { type PlatformOptions, resolvePlatform } from './platform.ts';
+import { type PresenceHandle, PresenceRooms } from './presence.ts';
 import type { Row } from './replica.ts';
 import { SegmentSource } from './segment-source.ts';
 import { Session } from './session.ts';
@@ -83,6 +84,8 @@ export interface Client<T extends Tables = Readonly<Record<string, Row>>> {
   /** Called after rows changed, at most once per commit or page. Returns the function that removes the listener. */
   onChange(table: TableName<T>, listener: (change: TableChange) => void): () => void;
   onStatus(listener: (status: ClientStatus) => void): () => void;
+  /** Who else is on a scope key, such as `project:p1`, and what this client says there. Throws `client.invalid_presence`. */
+  presence(scopeKey: string): PresenceHandle;
   /** Resolves once `holds` is true of the status. Rejects with `client.stopped` or `client.closed` when syncing stops before. */
   until(holds: (status: ClientStatus) => boolean): Promise<ClientStatus>;
 }
@@ -102,6 +105,7 @@ class ReplicaClient implements Client {
   readonly #limits: ClientLimits;
   readonly #status: StatusBoard;
   readonly #store: LocalStore;
+  readonly #presence: PresenceRooms;
   readonly #session: Session;
   #isClosed = false;
 
@@ -121,6 +125,7 @@ class ReplicaClient implements Client {
       limits: this.#limits,
       pendingChanged: (pendingCommits) => status.update({ pendingCommits }),
     });
+    this.#presence = new PresenceRooms(this.#store, this.#clock);
     this.#session = this.#createSession(options);
   }
 
@@ -206,6 +211,10 @@ class ReplicaClient implements Client {
     return this.#status.onChange(listener);
   }
 
+  presence(scopeKey: string): PresenceHandle {
+    return this.#presence.open(scopeKey);
+  }
+
   until(holds: (status: ClientStatus) => boolean): Promise<ClientStatus> {
     return this.#status.until(holds);
   }
@@ -229,6 +238,7 @@ class ReplicaClient implements Client {
         timeoutMs: limits.segmentTimeoutMs,
       }),
       store: this.#store,
+      presence: this.#presence,
       status: this.#status,
       clock,
       random: this.#random,

@@ -2,12 +2,16 @@
 import type { Clock, Timer } from '../protocol/clock.ts';
 import {
   encodeAck,
+  encodePresencePublish,
   type HelloData,
+  type PresenceData,
+  type PresenceRefusalData,
   parseServerControl,
   TAG_DELTA,
   TAG_ROUND,
   type WakeUpData,
 } from '../protocol/control.ts';
+import type { JsonObject } from '../protocol/errors.ts';
 import { ClientError, protocolViolation } from './client-error.ts';
 import type { ClientLimits } from './client-limits.ts';
 import type { WebSocketConstructor, WebSocketLike } from './platform.ts';
@@ -21,6 +25,8 @@ export interface Inbound {
   /** A whole response message. */
   onDelta(bytes: Uint8Array): void;
   onRoundChunk(bytes: Uint8Array): void;
+  onPresence(presence: PresenceData): void;
+  onPresenceRefused(refusal: PresenceRefusalData): void;
 }
 
 export type ConnectionEnd =
@@ -84,6 +90,11 @@ export class Connection {
     this.#send(encodeAck(cursor));
   }
 
+  /** `null` leaves. */
+  sendPresence(scopeKey: string, doc: JsonObject | null): void {
+    this.#send(encodePresencePublish(scopeKey, doc));
+  }
+
   /** Closes normally; harmless after the end. */
   close(): void {
     this.#finish({ kind: 'closed', code: CLOSE_NORMAL, reason: '' });
@@ -127,6 +138,10 @@ export class Connection {
       this.#inbound = this.#onHello(control);
     } else if (control.kind === 'wake-up') {
       this.#inbound?.onWake(control);
+    } else if (control.kind === 'presence') {
+      this.#inbound?.onPresence(control.presence);
+    } else if (control.kind === 'presence-refusal') {
+      this.#inbound?.onPresenceRefused(control);
     }
   }
 

@@ -29,6 +29,7 @@ export type {
   WebSocketConstructor,
   WebSocketLike,
 } from './platform.ts';
+export type { PresenceHandle, PresencePeer } from './presence.ts';
 export type { Row } from './replica.ts';
 export type { ClientState, ClientStatus, StatusError, StopReason } from './status.ts';
 export type { SubscribeRequest, SubscriptionHandle } from './subscription-handle.ts';

@@ -9,6 +9,7 @@ import { Connection, type ConnectionEnd } from './connection.ts';
 import type { LocalStore } from './local-store.ts';
 import type { Endpoints } from './mount-url.ts';
 import type { WebSocketConstructor } from './platform.ts';
+import type { PresenceRooms } from './presence.ts';
 import type { SegmentSource } from './segment-source.ts';
 import type { StatusBoard, StatusError, StopReason } from './status.ts';
 import { type Entry, type LoopEnd, SyncLoop } from './sync-loop.ts';
@@ -22,6 +23,7 @@ export interface SessionParts {
   readonly tokens: TokenSource;
   readonly segments: SegmentSource;
   readonly store: LocalStore;
+  readonly presence: PresenceRooms;
   readonly status: StatusBoard;
   readonly clock: Clock;
   readonly random: Random;
@@ -159,6 +161,7 @@ export class Session {
       scope.abort();
       await working;
       this.#loop = null;
+      this.#parts.presence.disconnected();
     }
   }
 

@@ -3,15 +3,16 @@
  * from `hello` to the end of the socket.
  */
 import type { Clock, Random } from '../protocol/clock.ts';
-import type { HelloData, WakeUpData } from '../protocol/control.ts';
+import type { HelloData, PresenceData, PresenceRefusalData, WakeUpData } from '../protocol/control.ts';
 import type { ErrorFrame } from '../protocol/frames.ts';
 import type { Backoff } from './backoff.ts';
 import { ClientError, protocolViolation } from './client-error.ts';
 import type { ClientLimits } from './client-limits.ts';
-import type { Inbound } from './connection.ts';
+import type { Connection, Inbound } from './connection.ts';
 import { applyDelta, deltaCursor, type ReadDelta, readDelta } from './delta.ts';
 import { policyOf, retryAfterMs } from './error-policy.ts';
 import type { LocalStore } from './local-store.ts';
+import type { PresenceRooms } from './presence.ts';
 import { ResponseApplier, type RoundEnd } from './response-applier.ts';
 import { RoundChannel } from './round-channel.ts';
 import { planRound, type RoundPlan } from './round-plan.ts';
@@ -34,7 +35,8 @@ export interface SyncLoopParts {
   readonly clock: Clock;
   readonly random: Random;
   readonly limits: ClientLimits;
-  readonly socket: { sendRound(request: Uint8Array): void; sendAck(cursor: number): void };
+  readonly presence: PresenceRooms;
+  readonly socket: Pick<Connection, 'sendRound' | 'sendAck' | 'sendPresence'>;
 }
 
 /** Whether somebody asked for this connection just now, or it is one of many that return by themselves. */
@@ -79,6 +81,7 @@ export class SyncLoop implements Inbound {
     const isBehind = unfinished || (liveCursor !== null && liveCursor < hello.latestCursor);
     this.#isCaughtUp = store.logEpoch !== null && !hello.requiresSync && !isBehind;
     if (!this.#isCaughtUp) this.#needPull(entry === 'asked' ? 0 : limits.herdSpreadMs);
+    parts.presence.connected((scopeKey, doc) => socket.sendPresence(scopeKey, doc));
   }
 
   /** Something was written or subscribed here. */
@@ -132,6 +135,14 @@ export class SyncLoop implements Inbound {
     }
     this.#heldDeltas = [];
     this.#hasDroppedHeld = true;
+  }
+
+  onPresence(presence: PresenceData): void {
+    this.#parts.presence.received(presence);
+  }
+
+  onPresenceRefused(refusal: PresenceRefusalData): void {
+    this.#parts.presence.refused(refusal);
   }
 
   onRoundChunk(bytes: Uint8Array): void {
@@ -213,6 +224,7 @@ export class SyncLoop implements Inbound {
   #served(end: Extract<RoundEnd, { kind: 'served' }>, plan: RoundPlan): void {
     const { store, socket, backoff, status } = this.#parts;
     store.subscriptions.markTold(plan.revision);
+    this.#parts.presence.registered();
     this.#isCaughtUp = true;
     this.#servedAtMs = this.#parts.clock.monotonicMs();
     this.#epochAnswers = 0;
