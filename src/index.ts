@@ -74,6 +74,7 @@ export type {
   SourceRow,
 } from './session/sync/backfill-request.ts';
 export { BackfillError, type DerivedRow } from './session/sync/backfill-writes.ts';
+export type { QueryRequest } from './session/sync/gated-query.ts';
 export type {
   CandidateReader,
   CommitOperation,

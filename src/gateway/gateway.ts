@@ -3,8 +3,10 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { RequestDecoder } from '../session/sync/admission.ts';
 import type { BackfillRequest, BackfillResult } from '../session/sync/backfill-request.ts';
+import { type QueryRequest, runQuery } from '../session/sync/gated-query.ts';
 import { runRound } from '../session/sync/round.ts';
 import { openSegment } from '../session/sync/segment-access.ts';
+import type { CandidateReader } from '../session/sync/sync-deps.ts';
 import { createIdentify } from './auth.ts';
 import { GatewayBackfills } from './backfills.ts';
 import { type Core, openCore } from './core.ts';
@@ -61,6 +63,11 @@ export interface Gateway {
    * with `cancelled`. Throws as `runBackfill`.
    */
   runBackfill(request: BackfillRequest): Promise<BackfillResult>;
+  /**
+   * Rows for the host's own use, of one moment: refused with `sync.schema_not_ready` while the partition is not served (part 4, 4.3), so
+   * that a projection is never read half built. What the actor may see is the host's to decide.
+   */
+  query<T>(request: QueryRequest, read: (reader: CandidateReader) => Promise<T>): Promise<T>;
   stats(): GatewayStats;
   /** Drains (architecture §6), then closes what the gateway opened. Idempotent. */
   close(): Promise<void>;
@@ -186,6 +193,11 @@ class RunningGateway implements Gateway {
   async runBackfill(request: BackfillRequest): Promise<BackfillResult> {
     this.#shutdown.assertRunning();
     return this.#backfills.run(request);
+  }
+
+  async query<T>(request: QueryRequest, read: (reader: CandidateReader) => Promise<T>): Promise<T> {
+    this.#shutdown.assertRunning();
+    return runQuery(request, read, this.#core.sync);
   }
 
   stats(): GatewayStats {

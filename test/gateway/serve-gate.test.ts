@@ -2,6 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createRealClock } from '../../src/gateway/real-clock.ts';
 import { compileSchema } from '../../src/protocol/schema-compiler.ts';
+import type { CandidateReader } from '../../src/session/sync/sync-deps.ts';
 import { openPostgresStorage } from '../../src/storage/postgres/postgres-storage.ts';
 import type { SegmentStore } from '../../src/storage/segments.ts';
 import { openSqliteStorage } from '../../src/storage/sqlite/sqlite-storage.ts';
@@ -151,6 +152,62 @@ describe.each(Object.keys(OPENERS))('the serve gate on %s', (kind) => {
         expect(socket.excessBytes).toBe(0);
       },
     );
+  });
+
+  test.each(REFUSALS)(
+    '4.5-7, 4.5-8: a query of the host that it overtakes is refused before it reads: %s',
+    async (kind, close, details) => {
+      await start();
+      await socket.round(ada.push({ rowId: 'r1' }));
+      const logEpoch = await opened.storage.readSnapshot(
+        'tenant-1',
+        async (reader) => (await reader.state()).logEpoch,
+      );
+      const readTitle = () =>
+        live.gateway.query({ partition: 'tenant-1', logEpoch }, async (reader) => {
+          const { row } = (await reader.getRow(SCHEMA.tables[0]!.name, 'r1'))!;
+          return row.id;
+        });
+      expect(await readTitle()).toBe('r1');
+      let hasRead = false;
+      meanwhile = close;
+      const refused = live.gateway.query({ partition: 'tenant-1', logEpoch }, async () => {
+        hasRead = true;
+      });
+      await expect(refused).rejects.toMatchObject({ code: 'sync.schema_not_ready', details });
+      expect(hasRead, kind).toBe(false);
+    },
+  );
+
+  test('a query sees one moment, scans by scope, and its reader ends with it', async () => {
+    await start();
+    for (const rowId of ['r1', 'r2', 'r3']) await socket.round(ada.push({ rowId }));
+    const table = SCHEMA.tables[0]!.name;
+    let leaked: CandidateReader | null = null;
+    const rowIds = await live.gateway.query({ partition: 'tenant-1' }, async (reader) => {
+      leaked = reader;
+      await socket.round(ada.push({ rowId: 'r4' }));
+      expect(await reader.getRow(table, 'r4')).toBeUndefined();
+      const first = await reader.scanRows({ table, scopeFilter: { project: ['shared'] }, limit: 2 });
+      const rest = await reader.scanRows({ table, scopeFilter: { project: ['shared'] }, afterRowId: 'r2' });
+      return [...first, ...rest].map(({ rowId }) => rowId);
+    });
+    expect(rowIds).toEqual(['r1', 'r2', 'r3']);
+    await expect(leaked!.getRow(table, 'r1')).rejects.toMatchObject({ code: 'sync.storage.failed' });
+    const wrong = [
+      (reader: CandidateReader) => reader.getRow('nothing', 'r1'),
+      (reader: CandidateReader) => reader.scanRows({ table, scopeFilter: {} }),
+      (reader: CandidateReader) =>
+        reader.scanRows({ table, scopeFilter: { project: ['shared'] }, limit: 1_001 }),
+    ];
+    for (const read of wrong) {
+      await expect(
+        live.gateway.query({ partition: 'tenant-1' }, read as () => Promise<unknown>),
+      ).rejects.toThrow();
+    }
+    await expect(live.gateway.query({ partition: 'nobody' }, async () => 1)).rejects.toMatchObject({
+      code: 'sync.storage.unknown_partition',
+    });
   });
 
   test('the next round after activation succeeds on the same connection; deltas went on all the while', async () => {
