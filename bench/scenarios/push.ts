@@ -13,11 +13,19 @@ export interface PushSize {
   readonly turns: number;
   readonly commitsPerTurn: number;
   readonly rawCommitsPerTurn: number;
+  /** A multiple of `ROWS_PER_BATCH`. */
+  readonly rawBatchedRowsPerTurn: number;
 }
 
 export const PUSH_SIZES = {
-  small: { writers: 8, turns: 2, commitsPerTurn: 10, rawCommitsPerTurn: 50 },
-  full: { writers: 64, turns: 10, commitsPerTurn: 150, rawCommitsPerTurn: 1_500 },
+  small: { writers: 8, turns: 2, commitsPerTurn: 10, rawCommitsPerTurn: 50, rawBatchedRowsPerTurn: 320 },
+  full: {
+    writers: 64,
+    turns: 10,
+    commitsPerTurn: 150,
+    rawCommitsPerTurn: 1_500,
+    rawBatchedRowsPerTurn: 9_600,
+  },
 } as const satisfies Record<string, PushSize>;
 
 export interface PushTargets {
@@ -94,11 +102,14 @@ interface Measured {
 
 async function measure({ server, raw, load }: Measured, size: PushSize): Promise<ScenarioReport> {
   const latency = new Latency();
-  const spent = { rawMs: 0, aloneMs: 0, pushMs: 0, serverCpuMs: 0, generatorCpuMs: 0 };
+  const spent = { rawMs: 0, batchedMs: 0, aloneMs: 0, pushMs: 0, serverCpuMs: 0, generatorCpuMs: 0 };
   for (let turn = 0; turn < size.turns; turn++) {
     const rawStartMs = performance.now();
     await raw.run(size.rawCommitsPerTurn);
     spent.rawMs += performance.now() - rawStartMs;
+    const batchedStartMs = performance.now();
+    await raw.runBatched(size.rawBatchedRowsPerTurn);
+    spent.batchedMs += performance.now() - batchedStartMs;
     const aloneStartMs = performance.now();
     await load.alone();
     spent.aloneMs += performance.now() - aloneStartMs;
@@ -123,6 +134,9 @@ async function measure({ server, raw, load }: Measured, size: PushSize): Promise
     figures: {
       'commits/s': round(commitsPerSecond),
       'raw single-row commits/s': round(rawPerSecond),
+      'raw rows/s, 32 in one commit': round(
+        (size.turns * size.rawBatchedRowsPerTurn * 1_000) / spent.batchedMs,
+      ),
       'commits/s of one writer alone': round(alonePerSecond),
       'ratio to raw': round(commitsPerSecond / rawPerSecond),
       'ratio to one writer alone': round(commitsPerSecond / alonePerSecond),

@@ -43,6 +43,8 @@ export class ReadinessProbe {
   #running: Promise<Readiness> | null = null;
   /** As it was last logged. */
   #isStorageUp = true;
+  /** The question under way has taken too long for somebody. */
+  #isLate = false;
 
   constructor(deps: ReadinessDeps) {
     this.#deps = deps;
@@ -51,6 +53,7 @@ export class ReadinessProbe {
   ask(): Promise<Readiness> {
     this.#running ??= this.#askStorage().finally(() => {
       this.#running = null;
+      this.#isLate = false;
     });
     return this.#inTime(this.#running);
   }
@@ -59,6 +62,7 @@ export class ReadinessProbe {
     const { clock, limits } = this.#deps;
     return new Promise((resolve) => {
       const timer = clock.after(limits.readinessTimeoutMs, () => {
+        this.#isLate = true;
         this.#noteStorage('down', new Error('the storage took too long to answer'));
         resolve(unavailable('storage'));
       });
@@ -74,7 +78,8 @@ export class ReadinessProbe {
     try {
       await this.#deps.storage.ping();
       const readiness = await this.#askGate();
-      this.#noteStorage('up');
+      // A storage that is always late is down for everybody who asks.
+      if (!this.#isLate) this.#noteStorage('up');
       return readiness;
     } catch (failure) {
       this.#noteStorage('down', failure);
@@ -122,11 +127,15 @@ function digest(token: string): Buffer {
   return createHash('sha256').update(token).digest();
 }
 
+const RETRY_SOON = { 'retry-after': '1' };
+
 /** Names only for an operator: everybody may ask, and a projection's or partition's name is nobody else's business. */
 export function describeReadiness(readiness: Readiness, asker: 'operator' | 'anybody'): HttpResponse {
   const { status } = readiness;
-  if (readiness.status !== 'unavailable') return jsonResponse(status === 'ready' ? 200 : 503, { status });
+  if (readiness.status !== 'unavailable') {
+    return status === 'ready' ? jsonResponse(200, { status }) : jsonResponse(503, { status }, RETRY_SOON);
+  }
   const { phase, pending } = readiness;
   const named = asker === 'operator' && pending.length > 0 ? { status, phase, pending } : { status, phase };
-  return jsonResponse(503, named);
+  return jsonResponse(503, named, RETRY_SOON);
 }

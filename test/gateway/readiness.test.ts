@@ -76,6 +76,9 @@ test('a storage that hangs: each probe is answered in time, and the storage is a
   expect(await second).toEqual(DOWN);
   expect(asked).toBe(1);
   latch.open();
+  // The late answer itself tells nobody that the storage is up again.
+  await clock.settle();
+  expect(lines).toEqual(['error the storage does not answer']);
   expect(await probe.ask()).toEqual({ status: 'ready' });
   expect(lines).toEqual(['error the storage does not answer', 'info the storage answers again']);
 });
@@ -87,6 +90,6 @@ test('another process has migrated the database: not ready, in phase storage_mig
   expect((await readyz()).status).toBe(200);
   await opened.storage.ensureSchema(compileSchema({ ...SCHEMA, version: SCHEMA.version + 1 }));
   const answer = await readyz({ authorization: 'Bearer operator' });
-  expect(answer.status).toBe(503);
+  expect([answer.status, answer.headers['retry-after']]).toEqual([503, '1']);
   expect(JSON.parse(answer.body.toString())).toEqual({ status: 'unavailable', phase: 'storage_migration' });
 });

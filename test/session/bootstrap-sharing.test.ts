@@ -149,6 +149,17 @@ describe('rounds', () => {
     expect((await second).segments).toHaveLength(3);
   });
 
+  test('a builder that fails in the turn in which the next one came', async () => {
+    await h.admit();
+    let failures = 1;
+    intercept = ({ method }) => {
+      if (method === 'readRowPage' && failures-- > 0) throw new Error('the disk is gone');
+    };
+    const settled = await Promise.allSettled([pull('a'), pull('b')]);
+    // Whoever built first failed; the other one was not told of it, and built.
+    expect(settled.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+  });
+
   test('rounds that want the same tables in opposite order do not wait for each other', async () => {
     await h.commit(['a', 'b'].map((id) => h.upsert('tasks', { id, project: 'p1', owner: 'o', done: false })));
     const logEpoch = await h.admit();

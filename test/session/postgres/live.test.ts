@@ -1,4 +1,6 @@
 /** Sessions, hub and fanout on PostgreSQL: every test that SQLite passes. */
+// The files that are left out need no storage: they test units, or run on a log in memory on purpose (`live/`), where a clock
+// decides what happens when.
 import { describe } from 'vitest';
 import '../../support/on-postgres.ts';
 
