@@ -28,6 +28,7 @@ import { matchRoute, normalizeMount } from './routes.ts';
 import { Shutdown } from './shutdown.ts';
 import { Tickets } from './tickets.ts';
 import { admitUpgrade } from './upgrade.ts';
+import { withinTime } from './within-time.ts';
 import { createWsTransport, type WsTransport } from './ws-transport.ts';
 
 export interface GatewayStats {
@@ -221,7 +222,8 @@ class RunningGateway implements Gateway {
     return createHttpHandler({
       mount: this.#mount,
       identify: async (request, kind) => {
-        const who = await identify(request, kind);
+        const bound = { clock, timeoutMs: limits.requestTimeoutMs, what: 'authentication' };
+        const who = await withinTime(identify(request, kind), bound);
         lastSeen.touch(who.partition);
         return who;
       },

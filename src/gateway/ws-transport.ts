@@ -13,6 +13,7 @@ import type { GatewayLogger } from './logger.ts';
 import { toHttpRequest } from './node-http.ts';
 import { endWithResponse } from './raw-response.ts';
 import type { Admitted } from './upgrade.ts';
+import { withinTime } from './within-time.ts';
 import { TurnCorks, WsConnection } from './ws-connection.ts';
 
 /** A message in more pieces of this size than fit its bound came from somebody who wants to cost memory. */
@@ -98,7 +99,9 @@ async function admitOrRefuse(
   const request = toHttpRequest(req, gone.signal, deps.random);
   try {
     if (request === null) throw new SyncError('sync.invalid_request', 'the request headers are malformed');
-    const admitted = await withinTime(deps.admit(request), deps);
+    const { clock, limits } = deps;
+    const bound = { clock, timeoutMs: limits.requestTimeoutMs, what: 'the upgrade' };
+    const admitted = await withinTime(deps.admit(request), bound);
     // The library brings its own handlers from here on.
     socket.off('error', onError);
     return admitted;
@@ -108,22 +111,6 @@ async function admitOrRefuse(
     return null;
   } finally {
     socket.off('close', onGone);
-  }
-}
-
-/** A host that never answers must not pile up half-open sockets. */
-async function withinTime<T>(work: Promise<T>, { clock, limits }: WsTransportDeps): Promise<T> {
-  let onLate: (reason: SyncError) => void = () => undefined;
-  const late = new Promise<never>((_, reject) => {
-    onLate = reject;
-  });
-  const timer = clock.after(limits.requestTimeoutMs, () =>
-    onLate(new SyncError('sync.rate_limited', 'the upgrade took too long', { httpStatus: 503 })),
-  );
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    timer.cancel();
   }
 }
 

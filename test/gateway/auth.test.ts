@@ -8,6 +8,8 @@ import {
   isScopeMap,
 } from '../../src/gateway/auth.ts';
 import type { HttpRequest } from '../../src/gateway/http-message.ts';
+import { startGateway } from './support/live-gateway.ts';
+import { ada, postSync } from './support/requests.ts';
 import { SocketClock } from './support/socket-clock.ts';
 
 function authRequest(kind: AuthRequest['kind'], url: string, authorization?: string): AuthRequest {
@@ -119,5 +121,18 @@ describe('what the host says (S-002)', () => {
     { actorId: 'a\0', partition: 'p' },
   ])('%j is a defect of the host, not a refusal', async (said) => {
     await expect(identify(said)).rejects.toBeInstanceOf(TypeError);
+  });
+});
+
+test('an authenticate that never answers is given up in time, and the request with it', async () => {
+  const live = await startGateway({
+    authenticate: () => new Promise(() => undefined),
+    limits: { requestTimeoutMs: 40 },
+  });
+  const answer = await postSync(live.url, ada.pull());
+  expect(answer.status).toBe(503);
+  expect(JSON.parse(answer.body.toString())).toMatchObject({
+    code: 'sync.rate_limited',
+    message: 'authentication took too long',
   });
 });

@@ -10,20 +10,10 @@ import { openStorage } from '../../src/gateway/storage-option.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { admitTo, write } from '../contract/storage/fixture.ts';
 import { DOCUMENT_2, SCHEMA_1, SCHEMA_2, task } from '../session/support/backfill-fixture.ts';
-import { createTestDatabase } from '../support/postgres-server.ts';
 import { newFolder, runProcess } from './support/cli-process.ts';
+import { DATABASES } from './support/new-database.ts';
 
 const BIN = fileURLToPath(new URL('../../src/gateway/bin.ts', import.meta.url));
-
-async function sqliteUrl(folder: string): Promise<string> {
-  return `sqlite:${join(folder, 'app.db')}`;
-}
-
-async function postgresUrl(): Promise<string> {
-  const database = await createTestDatabase();
-  onTestFinished(() => database.drop());
-  return database.url;
-}
 
 /** The totals by project, computed anew from the tasks of the projects in each batch. `hold` prints and waits in the first batch. */
 function configModule(storage: string, extra = ''): string {
@@ -71,10 +61,7 @@ async function prepare(storage: Storage, partitions: readonly string[]): Promise
   );
 }
 
-describe.each([
-  ['SQLite', sqliteUrl],
-  ['PostgreSQL', postgresUrl],
-])('%s', (_name, makeUrl) => {
+describe.each(DATABASES)('%s', (_name, makeUrl) => {
   test('two partitions at a time, lines for a log, and nothing left to do', async () => {
     const folder = newFolder();
     const url = await makeUrl(folder);
@@ -154,7 +141,7 @@ describe.each([
 
 test('a projection without a new schema version is declared first, where that is asked for', async () => {
   const folder = newFolder();
-  const url = await sqliteUrl(folder);
+  const url = `sqlite:${join(folder, 'app.db')}`;
   const checkpoints = `checkpoints: [{ partition: 'a', name: 'totals', schemaVersion: 2 }],`;
   writeFileSync(join(folder, 'app.mjs'), configModule(url, checkpoints));
   const { storage, release } = await openStorage({ url }, createRealClock());
@@ -171,7 +158,7 @@ test('a projection without a new schema version is declared first, where that is
 
 test('what cannot be meant is misuse (code 2), and nothing is claimed', async () => {
   const folder = newFolder();
-  const url = await sqliteUrl(folder);
+  const url = `sqlite:${join(folder, 'app.db')}`;
   const { storage, release } = await openStorage({ url }, createRealClock());
   onTestFinished(release);
   await prepare(storage, ['a']);
@@ -201,7 +188,7 @@ test('what cannot be meant is misuse (code 2), and nothing is claimed', async ()
 
 test('a database at another version: the backfill says so and changes nothing', async () => {
   const folder = newFolder();
-  const url = await sqliteUrl(folder);
+  const url = `sqlite:${join(folder, 'app.db')}`;
   const { storage, release } = await openStorage({ url }, createRealClock());
   onTestFinished(release);
   await prepare(storage, ['a']);

@@ -1,25 +1,11 @@
 /** `tidegate checkpoints` as an operator runs it, on both storages. */
-import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createRealClock } from '../../src/gateway/real-clock.ts';
 import { openStorage } from '../../src/gateway/storage-option.ts';
-import { createTestDatabase } from '../support/postgres-server.ts';
 import { newFolder, runProcess } from './support/cli-process.ts';
+import { DATABASES } from './support/new-database.ts';
 
-async function sqliteUrl(folder: string): Promise<string> {
-  return `sqlite:${join(folder, 'app.db')}`;
-}
-
-async function postgresUrl(): Promise<string> {
-  const database = await createTestDatabase();
-  onTestFinished(() => database.drop());
-  return database.url;
-}
-
-describe.each([
-  ['SQLite', sqliteUrl],
-  ['PostgreSQL', postgresUrl],
-])('%s', (_name, makeUrl) => {
+describe.each(DATABASES)('%s', (_name, makeUrl) => {
   test('a table, JSON by line, one partition, and none', async () => {
     const folder = newFolder();
     const url = await makeUrl(folder);
