@@ -168,8 +168,9 @@ export class Downlink implements FanoutMember {
 
   /** Returns the cursor to persist, or `null` for an ack that says nothing (3.5.3). */
   ack(cursor: number): number | null {
-    // A lie must not open the log for pruning (R-080).
-    const seq = Math.min(cursor, this.#feed.latestSeq);
+    // A lie must not open the log for pruning (R-080). What this connection pulled is no lie, though this node may not have heard
+    // of it yet.
+    const seq = Math.min(cursor, Math.max(this.#feed.latestSeq, this.#observedSeq));
     if (seq < 0 || seq < this.#ackedSeq) return null;
     const isReached = seq >= this.#observedSeq;
     if (this.#deps.machine.step(isReached ? 'ack-reached' : 'ack-short') !== 'note-ack') return null;

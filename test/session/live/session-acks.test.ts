@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { DeltaBudget } from '../../../src/session/live/delta-budget.ts';
-import { LiveHarness, note, stored, TENANT } from './support/live-harness.ts';
+import { LiveHarness, note, registered, stored, TENANT } from './support/live-harness.ts';
+import { requestBytes } from './support/scripted-rounds.ts';
 
 const P1 = { project: ['p1'] };
 const MINE = [stored('s', P1)];
@@ -278,4 +279,23 @@ describe('flow control (3.5.4)', () => {
       }),
     );
   });
+});
+
+test('R-022: an ack of what the connection pulled makes it live, though its node has not heard of all of it yet', async () => {
+  const h = new LiveHarness({ nodes: 2 });
+  const client = await h.connectLive(MINE);
+  client.round(requestBytes());
+  await h.settle();
+  // Told during the round, so it is behind until it acks.
+  h.commit([note('p1')]);
+  h.bus.fate = () => 'lose';
+  for (let n = 0; n < 2; n++) h.accept([note('p1')], { node: 1 });
+  h.rounds.last.pulled([registered('s', P1)], 3);
+  await h.settle();
+  client.ack(3);
+  client.clear();
+  h.bus.fate = () => 'deliver';
+  h.commit([note('p1')]);
+  await h.settle();
+  expect(client.story).toEqual(['delta 4']);
 });
