@@ -98,10 +98,15 @@ export class PresenceHub implements Presence {
     }
   }
 
-  /** Over its own cap, or with the others of the connection over that of a session. */
+  /** Over its own cap, or with the others of the connection, sent or waiting for their window's end, over that of a session. */
   #isTooLarge(member: PresenceMember, room: PresenceRoom, bytes: number): boolean {
     const { presenceDocBytesMax, presenceSessionBytesMax } = this.#deps.limits;
-    const others = member.ownedBytes - room.bytesOf(member);
+    let others = member.ownedBytes - room.bytesOf(member);
+    for (const [key, { text }] of member.pending) {
+      if (text === null || key === room.scopeKey) continue;
+      // Of the two the larger: the older one stands until the newer one goes out.
+      others += Math.max(0, Buffer.byteLength(text) - (member.rooms.get(key)?.bytesOf(member) ?? 0));
+    }
     return bytes > presenceDocBytesMax || others + bytes > presenceSessionBytesMax;
   }
 
@@ -123,8 +128,11 @@ export class PresenceHub implements Presence {
       const { text } = member.pending.get(room.scopeKey)!;
       member.pending.delete(room.scopeKey);
       if (text === null) return;
-      if (member.isSuspended) member.waiting.set(room.scopeKey, publishOf(room.scopeKey, text));
-      else this.#publish(member, room, text);
+      if (!member.isSuspended) this.#publish(member, room, text);
+      // What came since the suspension is newer.
+      else if (!member.waiting.has(room.scopeKey)) {
+        member.waiting.set(room.scopeKey, publishOf(room.scopeKey, text));
+      }
     });
     member.pending.set(room.scopeKey, { text: null, timer });
   }

@@ -303,6 +303,43 @@ describe('R-049: a rate cap', () => {
     h.clock.advance(1_000);
     expect(heard(b).slice(2)).toEqual(['join p1 a {"n":3}', 'leave p1 a null']);
   });
+
+  test.each([
+    ['publish', { n: 3 }, 'update p1 a {"n":3}'],
+    ['leave', null, 'leave p1 a null'],
+  ])(
+    'R-047: a %s while scopes are found out is newer than what the window held',
+    async (_kind, newest, told) => {
+      const h = new Room({ limits: LIMITS });
+      const b = await h.enter('b', ['p1']);
+      const a = await h.enter('a', ['p1']);
+      publish(a, P1, { n: 1 });
+      publish(a, P1, { n: 2 });
+      h.live.scopesChanged(TENANT, 'actor of a');
+      publish(a, P1, newest);
+      h.clock.advance(100);
+      await h.settle();
+      h.clock.advance(1_000);
+      expect(heard(b)).toEqual(['join p1 a {"n":1}', told]);
+    },
+  );
+
+  test('R-043: what waits for the end of a window counts against the cap of the connection', async () => {
+    const h = new Room({ limits: { ...LIMITS, presenceDocBytesMax: 40, presenceSessionBytesMax: 60 } });
+    const b = await h.enter('b', ['p1', 'p2']);
+    const a = await h.enter('a', ['p1', 'p2']);
+    for (const key of [P1, P2]) publish(a, key, {});
+    const text = 'x'.repeat(26);
+    publish(a, P1, { text });
+    publish(a, P2, { text });
+    expect(heard(a)).toEqual(['refused p2 presence.too_large']);
+    // A newer one makes room before the older one has gone out.
+    publish(a, P1, { text: '' });
+    publish(a, P2, { text });
+    h.clock.advance(100);
+    expect(heard(a)).toHaveLength(1);
+    expect(heard(b).slice(2)).toEqual(['update p1 a {"text":""}', `update p2 a {"text":"${text}"}`]);
+  });
 });
 
 test('a slow consumer gets the newest state of each peer when it has room, not the way there', async () => {
