@@ -11,6 +11,7 @@ import {
   importSPKI,
   type JWK,
   type JWTPayload,
+  type JWTVerifyOptions,
   jwtVerify,
 } from 'jose';
 import type { JsonObject } from '../protocol/errors.ts';
@@ -103,7 +104,7 @@ async function createVerify(options: JwtOptions): Promise<Verify> {
   };
   if ('jwksUrl' in keys) {
     const keySet = createRemoteJWKSet(new URL(keys.jwksUrl), JWKS);
-    return (token) => refusedIsNull(async () => (await jwtVerify(token, keySet, checks)).payload);
+    return (token) => refusedIsNull(() => verifyBySet(token, keySet, checks));
   }
   const known =
     'secrets' in keys ? keys.secrets.map(secretKey) : await Promise.all(keys.publicKeys.map(publicKey));
@@ -117,6 +118,27 @@ async function createVerify(options: JwtOptions): Promise<Verify> {
     }
     return null;
   };
+}
+
+/** A token that names none of several keys that fit, as while one replaces another, is tried with each of them. */
+async function verifyBySet(
+  token: string,
+  keySet: ReturnType<typeof createRemoteJWKSet>,
+  checks: JWTVerifyOptions,
+): Promise<JWTPayload> {
+  try {
+    return (await jwtVerify(token, keySet, checks)).payload;
+  } catch (failure) {
+    if (!(failure instanceof errors.JWKSMultipleMatchingKeys)) throw failure;
+    for await (const key of failure) {
+      try {
+        return (await jwtVerify(token, key, checks)).payload;
+      } catch (ofKey) {
+        if (!(ofKey instanceof errors.JWSSignatureVerificationFailed)) throw ofKey;
+      }
+    }
+    throw failure;
+  }
 }
 
 interface KnownKey {

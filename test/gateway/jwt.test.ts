@@ -177,6 +177,23 @@ describe('a key set by URL', () => {
     expect(server.requests).toBeLessThanOrEqual(2);
   });
 
+  test('a token that names no key is tried with each that fits', async () => {
+    const server = new KeyServer();
+    const [next, stranger] = [
+      await generateKeyPair('RS256', { extractable: true }),
+      await generateKeyPair('RS256'),
+    ];
+    server.keys = [await jwk(rsa, 'k1'), await jwk(next, 'k2')];
+    const auth = await createJwtAuth({ ...BASE, keys: { jwksUrl: await server.listen() } });
+    for (const { privateKey } of [rsa, next]) {
+      expect(await ask(auth, await sign(CLAIMS, 'RS256', privateKey))).toEqual(ADA);
+    }
+    const expired = await sign({ ...CLAIMS, exp: NOW_S - 60 }, 'RS256', next.privateKey);
+    expect(await ask(auth, expired)).toBeNull();
+    expect(await ask(auth, await sign(CLAIMS, 'RS256', stranger.privateKey))).toBeNull();
+    expect(server.requests).toBe(1);
+  });
+
   test('that cannot be had is a failure, not a refusal of the token', async () => {
     const server = new KeyServer();
     server.isDown = true;
