@@ -70,7 +70,8 @@ export async function runBench(scenario: string, options: BenchOptions): Promise
   }
   const { storage, pgUrl = null, profileFolder = null } = options;
   const withServers = serversProfiledTo(profileFolder);
-  return withDatabases({ storage, pgUrl }, async (databases) => {
+  const serverAge = options.size === 'full' ? 'aged' : 'fresh';
+  return withDatabases({ storage, pgUrl, serverAge }, async (databases) => {
     const { scenario: title, figures } = await run({ ...options, databases, withServers });
     return { scenario: title, figures: { ...figures, ...databases.settings } };
   });
