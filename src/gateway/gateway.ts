@@ -100,6 +100,7 @@ class RunningGateway implements Gateway {
   readonly #shutdown: Shutdown;
   readonly #backfills: GatewayBackfills;
   readonly #tickets: Tickets;
+  readonly #forgetRevocations: () => void;
   readonly #readinessProbe: ReadinessProbe;
 
   constructor(options: GatewayOptions, mount: string, core: Core) {
@@ -115,7 +116,11 @@ class RunningGateway implements Gateway {
       logger,
     });
     this.#mount = mount;
-    this.#tickets = new Tickets({ secret: options.ticketSecret ?? null, limits, clock });
+    const tickets = new Tickets({ secret: options.ticketSecret ?? null, limits, clock });
+    this.#tickets = tickets;
+    this.#forgetRevocations = core.bus.subscribe((notice) => {
+      if (notice.kind === 'actor-revoked') tickets.revoke(notice);
+    });
     const handler = this.#createHttp(options);
     this.nodeHandler = createNodeHandler({
       handler,
@@ -213,6 +218,7 @@ class RunningGateway implements Gateway {
   }
 
   close(): Promise<void> {
+    this.#forgetRevocations();
     return this.#shutdown.run();
   }
 

@@ -48,6 +48,7 @@ export interface JwtOptions {
 
 const SECRET_BYTES_MIN = 32;
 const CLOCK_TOLERANCE_SECONDS_DEFAULT = 5;
+const CLOCK_TOLERANCE_SECONDS_MAX = 300;
 const JWKS = { cacheMaxAge: 600_000, cooldownDuration: 30_000, timeoutDuration: 5_000 } as const;
 
 type Verify = (token: string) => Promise<JWTPayload | null>;
@@ -60,6 +61,7 @@ type Verify = (token: string) => Promise<JWTPayload | null>;
 export async function createJwtAuth(options: JwtOptions): Promise<StaticTokens> {
   const verify = await createVerify(options);
   const { actorClaim = 'sub', partition = { claim: 'partition' }, scopesClaim = 'scopes', cookie } = options;
+  const { clockToleranceSeconds = CLOCK_TOLERANCE_SECONDS_DEFAULT } = options;
   const identityOf = (payload: JWTPayload): AuthIdentity | null => {
     const actorId = payload[actorClaim];
     const inPartition = 'fixed' in partition ? partition.fixed : payload[partition.claim];
@@ -67,7 +69,8 @@ export async function createJwtAuth(options: JwtOptions): Promise<StaticTokens> 
     if (!isText(actorId) || !isText(inPartition) || exp === undefined) return null;
     const scopes = payload[scopesClaim];
     const claims: JsonObject = isScopeMap(scopes) ? { scopes } : {};
-    return { actorId, partition: inPartition, expiresAtMs: exp * 1_000, claims };
+    // The tolerance counts for the whole life of the grant, or a session would end before its token is refused.
+    return { actorId, partition: inPartition, expiresAtMs: (exp + clockToleranceSeconds) * 1_000, claims };
   };
   return {
     authenticate: async (request) => {
@@ -93,6 +96,9 @@ async function createVerify(options: JwtOptions): Promise<Verify> {
     if (value.length === 0 || [value].flat().some((each) => each === '')) {
       throw new RangeError(`jwt needs an ${name}: a token for somebody else must not be accepted`);
     }
+  }
+  if (!(clockToleranceSeconds >= 0 && clockToleranceSeconds <= CLOCK_TOLERANCE_SECONDS_MAX)) {
+    throw new RangeError(`jwt clockToleranceSeconds must be from 0 to ${CLOCK_TOLERANCE_SECONDS_MAX}`);
   }
   const algorithms = algorithmsOf(options);
   const checks = {

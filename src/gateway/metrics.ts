@@ -3,6 +3,7 @@
  * actor or an id, so the number of series is fixed.
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { WakeReason } from '../protocol/control.ts';
 import type { LiveEvent } from '../session/live/live-events.ts';
 import type { SyncEvent } from '../session/sync/sync-deps.ts';
 import type { GatewayOptions } from './gateway-options.ts';
@@ -53,6 +54,13 @@ export class GatewayMetrics {
   ]);
   readonly #deltas = this.#counter('tidegate_deltas_total', 'Deltas sent');
   readonly #wakeUps = this.#counter('tidegate_wake_ups_total', 'Wake-ups sent', ['reason']);
+  /** Found once: a large commit wakes ten thousand sessions. */
+  readonly #wakeUpsOf: Readonly<Record<WakeReason, Counter.Internal>> = {
+    'catchup-required': this.#wakeUps.labels('catchup-required'),
+    'delta-too-large': this.#wakeUps.labels('delta-too-large'),
+    'reset-required': this.#wakeUps.labels('reset-required'),
+  };
+  readonly #deltaBytes = this.#sentBytes.labels('delta');
   readonly #batchCommits = this.#histogram(
     'tidegate_commit_batch_commits',
     'Commits that one transaction made durable',
@@ -133,7 +141,7 @@ export class GatewayMetrics {
         this.#sessionsClosed.inc({ code: event.code ?? 'none' });
         return;
       case 'session.woken':
-        this.#wakeUps.inc({ reason: event.reason });
+        this.#wakeUpsOf[event.reason].inc();
         return;
       case 'round.finished':
         this.#roundSeconds.observe({ outcome: event.outcome }, event.durationMs / 1_000);
@@ -141,7 +149,7 @@ export class GatewayMetrics {
         return;
       case 'fanout.turn':
         this.#deltas.inc(event.deltas);
-        this.#sentBytes.inc({ kind: 'delta' }, event.bytes);
+        this.#deltaBytes.inc(event.bytes);
         return;
       case 'feed.caught_up':
         this.#catchUps.inc({ cause: event.cause });

@@ -12,7 +12,7 @@ import type { Identity } from '../session/sync/sync-deps.ts';
 export interface TicketDeps {
   /** Shared by the nodes; `null` makes one that lives as long as the process. */
   readonly secret: string | null;
-  readonly limits: Pick<Limits, 'ticketLifetimeMs' | 'ticketsKeptMax'>;
+  readonly limits: Pick<Limits, 'ticketLifetimeMs' | 'ticketsKeptMax' | 'ticketsPerActorMax'>;
   readonly clock: Clock;
 }
 
@@ -26,6 +26,8 @@ export class Tickets {
   readonly #key: Uint8Array;
   /** Used ones until they expire, oldest first. */
   readonly #used = new Map<string, number>();
+  /** By actor: how many were issued since, oldest first. */
+  readonly #issued = new Map<string, { readonly sinceMs: number; count: number }>();
   /** By actor: tickets issued up to then are void. */
   readonly #voidUntilMs = new Map<string, number>();
 
@@ -48,6 +50,7 @@ export class Tickets {
   }: Identity): Promise<{ ticket: string; expiresInMs: number }> {
     const { clock, limits } = this.#deps;
     const nowMs = clock.nowMs();
+    this.#count(actorKey({ partition, actorId }), nowMs);
     const expiresInMs = Math.min(limits.ticketLifetimeMs, (expiresAtMs ?? Number.POSITIVE_INFINITY) - nowMs);
     const sealed = await new EncryptJWT({
       actorId,
@@ -82,6 +85,23 @@ export class Tickets {
       if (atMs + this.#deps.limits.ticketLifetimeMs < nowMs) this.#voidUntilMs.delete(key);
     }
     this.#voidUntilMs.set(actorKey(actor), nowMs);
+  }
+
+  /** One actor must not use up what a process remembers for all. */
+  #count(actor: string, nowMs: number): void {
+    const { ticketLifetimeMs, ticketsPerActorMax } = this.#deps.limits;
+    for (const [key, { sinceMs }] of this.#issued) {
+      if (sinceMs + ticketLifetimeMs > nowMs) break;
+      this.#issued.delete(key);
+    }
+    const issued = this.#issued.get(actor) ?? { sinceMs: nowMs, count: 0 };
+    if (issued.count >= ticketsPerActorMax) {
+      throw new SyncError('sync.rate_limited', 'too many tickets were asked for, try again later', {
+        details: { retryAfterMs: Math.max(0, issued.sinceMs + ticketLifetimeMs - nowMs) },
+      });
+    }
+    issued.count++;
+    this.#issued.set(actor, issued);
   }
 
   async #open(sealed: string): Promise<TicketContent | null> {

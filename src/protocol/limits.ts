@@ -139,6 +139,8 @@ export interface Limits {
   readonly lastSeenFlushMs: number;
   /** A ticket is good for so long, in ms. */
   readonly ticketLifetimeMs: number;
+  /** Tickets that a process issues to one actor in the lifetime of one; above it 429. */
+  readonly ticketsPerActorMax: number;
   /** Used tickets that a process remembers until they expire; above it upgrades by ticket are refused with 503. */
   readonly ticketsKeptMax: number;
 
@@ -230,6 +232,7 @@ export const DEFAULT_LIMITS: Limits = {
   cursorFlushMs: 1_000,
   lastSeenFlushMs: 60_000,
   ticketLifetimeMs: 30_000,
+  ticketsPerActorMax: 100,
   ticketsKeptMax: 100_000,
   readinessTimeoutMs: 2_000,
   shutdownRoundsMs: 10_000,

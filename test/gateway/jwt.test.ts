@@ -63,7 +63,8 @@ const ask = ({ authenticate }: StaticTokens, token: string | null, rest = {}) =>
 const ADA = {
   actorId: 'ada',
   partition: 'tenant-1',
-  expiresAtMs: CLAIMS.exp * 1_000,
+  // With the tolerance.
+  expiresAtMs: (CLAIMS.exp + 5) * 1_000,
   claims: { scopes: CLAIMS.scopes },
 };
 
@@ -241,6 +242,8 @@ test('options that cannot be meant', async () => {
     { ...BASE, keys, issuer: '' },
     { ...BASE, keys, audience: [] },
     { ...BASE, keys, algorithms: ['RS256'] },
+    { ...BASE, keys, clockToleranceSeconds: 1e9 },
+    { ...BASE, keys, clockToleranceSeconds: Number.NaN },
   ];
   for (const options of wrong) expect(await failureOf(createJwtAuth(options))).toBeInstanceOf(RangeError);
 });

@@ -1,5 +1,6 @@
 /** `POST ticket` and `?ticket=`: one upgrade each, sealed, short-lived, void with its actor (part 3, 3.2-2). */
 import { expect, test } from 'vitest';
+import { createMemoryBusNetwork } from '../../src/gateway/bus/memory.ts';
 import { Tickets } from '../../src/gateway/tickets.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { call, json } from './support/http-client.ts';
@@ -65,9 +66,30 @@ test('nodes with one secret take each other’s, nodes without do not', async ()
   await expect(startGateway({ ticketSecret: 'short' })).rejects.toThrow('32 bytes');
 });
 
+test('revoked at one node: void at the others too', async () => {
+  const network = createMemoryBusNetwork(() => undefined);
+  const [one, two] = await Promise.all(
+    [network.join(), network.join()].map((bus) => startGateway({ ticketSecret: SECRET, bus })),
+  );
+  const ticket = await issue(one!);
+  one!.gateway.revokeActor({ partition: 'tenant-1', actorId: 'ada' });
+  await expect(open(two!, ticket).control('hello')).rejects.toThrow();
+  expect(await open(two!, await issue(one!, 'token-ben')).control('hello')).toMatchObject({ actorId: 'ben' });
+});
+
+test('one actor is issued a bounded number', async () => {
+  const live = await startGateway({ limits: { ticketsPerActorMax: 2 } });
+  for (let n = 0; n < 2; n++) await issue(live);
+  const headers = { authorization: 'Bearer token-ada' };
+  const answer = await call(`${live.url}/ticket`, { method: 'POST', headers });
+  expect([answer.status, Number(answer.headers['retry-after'])]).toEqual([429, expect.any(Number)]);
+  expect(json(answer)).toMatchObject({ code: 'sync.rate_limited' });
+  await issue(live, 'token-ben');
+});
+
 const WHO = { actorId: 'ada', partition: 'p', expiresAtMs: null, claims: { scopes: { project: ['p1'] } } };
 
-function ticketsOf(limits = { ticketLifetimeMs: 30_000, ticketsKeptMax: 3 }) {
+function ticketsOf(limits = { ticketLifetimeMs: 30_000, ticketsKeptMax: 3, ticketsPerActorMax: 50 }) {
   const clock = new ManualClock();
   return { clock, tickets: new Tickets({ secret: SECRET, limits, clock }) };
 }
@@ -92,7 +114,7 @@ test('ends with its time, or with the grant where that ends sooner', async () =>
 test('forged, cut, of another secret, or garbage', async () => {
   const { tickets, clock } = ticketsOf();
   const { ticket } = await tickets.issue(WHO);
-  const limits = { ticketLifetimeMs: 30_000, ticketsKeptMax: 3 };
+  const limits = { ticketLifetimeMs: 30_000, ticketsKeptMax: 3, ticketsPerActorMax: 50 };
   const other = new Tickets({ secret: `${SECRET}!`, limits, clock });
   const bad = [
     (await other.issue(WHO)).ticket,
