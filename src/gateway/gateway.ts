@@ -240,7 +240,7 @@ class RunningGateway implements Gateway {
       },
       openSegment: ({ who, segmentId, scopesHeader }) =>
         openSegment({ who, segmentId, scopesHeader, deps: sync }),
-      issueTicket: (who) => this.#tickets.issue(who),
+      issueTicket: (who, askedMs) => this.#tickets.issue(who, askedMs),
       readiness: () => this.#readiness(),
       isOperator: createIsOperator(operatorToken),
       metrics: metricsRoute(this.#core.metrics, metrics),

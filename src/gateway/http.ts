@@ -175,8 +175,9 @@ async function serveMetrics(request: HttpRequest, { metrics, isOperator }: HttpD
 /** For the upgrade that follows; the body of the request is not looked at. */
 async function serveTicket(request: HttpRequest, deps: HttpDeps): Promise<HttpResponse> {
   if (deps.isDraining()) throw restarting();
+  const askedMs = deps.clock.nowMs();
   const who = await deps.identify(request, 'http');
-  return jsonResponse(200, await deps.issueTicket(who));
+  return jsonResponse(200, await deps.issueTicket(who, askedMs));
 }
 
 /** The content type of the request chooses the dialect, and is that of the answer (§5.1). */

@@ -17,6 +17,7 @@ import {
 import type { JsonObject } from '../protocol/errors.ts';
 import type { ScopeMap } from '../protocol/frames.ts';
 import type { Identity } from '../session/sync/sync-deps.ts';
+import { isStorableText } from '../storage/storable-values.ts';
 import { type AuthIdentity, type AuthRequest, bearerToken, isScopeMap, type StaticTokens } from './auth.ts';
 import { cookieToken } from './cookie-token.ts';
 
@@ -66,7 +67,8 @@ export async function createJwtAuth(options: JwtOptions): Promise<StaticTokens> 
     const actorId = payload[actorClaim];
     const inPartition = 'fixed' in partition ? partition.fixed : payload[partition.claim];
     const { exp } = payload;
-    if (!isText(actorId) || !isText(inPartition) || exp === undefined) return null;
+    if (!isKeyText(actorId) || !isKeyText(inPartition) || exp === undefined) return null;
+    if (!Number.isSafeInteger(Math.ceil(exp) * 1_000)) return null;
     const scopes = payload[scopesClaim];
     const claims: JsonObject = isScopeMap(scopes) ? { scopes } : {};
     // The tolerance counts for the whole life of the grant, or a session would end before its token is refused.
@@ -86,8 +88,9 @@ function tokenOf(request: AuthRequest, cookie: string | undefined): string | nul
   return bearerToken(request) ?? (cookie === undefined ? null : cookieToken(request, cookie));
 }
 
-function isText(value: unknown): value is string {
-  return typeof value === 'string' && value !== '';
+/** Actor and partition become database keys. */
+function isKeyText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && isStorableText(value);
 }
 
 async function createVerify(options: JwtOptions): Promise<Verify> {
@@ -173,7 +176,13 @@ async function publicKey(given: string | JWK): Promise<KnownKey> {
     if (given.d !== undefined || given.kty === 'oct')
       throw new RangeError('a jwt public key is a private one');
     const algorithm = given.kty === 'RSA' ? 'RS256' : 'ES256';
-    return { key: await importJWK(given, algorithm), algorithm };
+    if (given.alg !== undefined && given.alg !== algorithm)
+      throw new RangeError(`a jwt public key is for ${given.alg}`);
+    try {
+      return { key: await importJWK(given, algorithm), algorithm };
+    } catch (cause) {
+      throw new RangeError('a jwt public key is no JWK of RSA or P-256', { cause });
+    }
   }
   try {
     return { key: await importSPKI(given, 'RS256'), algorithm: 'RS256' };

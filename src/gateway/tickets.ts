@@ -41,13 +41,14 @@ export class Tickets {
     this.#key = createHash('sha256').update('tidegate ticket').update(secret).digest();
   }
 
-  /** For an actor that has authenticated; never outlives its grant. */
-  async issue({
-    actorId,
-    partition,
-    expiresAtMs,
-    claims,
-  }: Identity): Promise<{ ticket: string; expiresInMs: number }> {
+  /**
+   * For an actor that has authenticated; never outlives its grant. `askedMs`: before anybody was asked who it is, so that a revocation
+   * meanwhile voids the ticket.
+   */
+  async issue(
+    { actorId, partition, expiresAtMs, claims }: Identity,
+    askedMs: number,
+  ): Promise<{ ticket: string; expiresInMs: number }> {
     const { clock, limits } = this.#deps;
     const nowMs = clock.nowMs();
     this.#count(actorKey({ partition, actorId }), nowMs);
@@ -57,7 +58,7 @@ export class Tickets {
       partition,
       expiresAtMs,
       claims,
-      issuedMs: nowMs,
+      issuedMs: askedMs,
       untilMs: nowMs + expiresInMs,
     })
       .setProtectedHeader(SEALING)

@@ -77,6 +77,16 @@ test('revoked at one node: void at the others too', async () => {
   expect(await open(two!, await issue(one!, 'token-ben')).control('hello')).toMatchObject({ actorId: 'ben' });
 });
 
+test('revoked while it is found out who asks: the ticket is void from the start', async () => {
+  const { clock, tickets } = ticketsOf();
+  const askedMs = clock.nowMs();
+  clock.advance(5);
+  tickets.revoke(WHO);
+  clock.advance(5);
+  expect(await tickets.redeem((await tickets.issue(WHO, askedMs)).ticket)).toBeNull();
+  expect(await tickets.redeem((await tickets.issue(WHO, clock.nowMs())).ticket)).toEqual(WHO);
+});
+
 test('one actor is issued a bounded number', async () => {
   const live = await startGateway({ limits: { ticketsPerActorMax: 2 } });
   for (let n = 0; n < 2; n++) await issue(live);
@@ -96,28 +106,28 @@ function ticketsOf(limits = { ticketLifetimeMs: 30_000, ticketsKeptMax: 3, ticke
 
 test('ends with its time, or with the grant where that ends sooner', async () => {
   const { clock, tickets } = ticketsOf();
-  const { ticket } = await tickets.issue(WHO);
+  const { ticket } = await tickets.issue(WHO, clock.nowMs());
   const expiring = { ...WHO, expiresAtMs: clock.nowMs() + 10_000 };
-  const sooner = await tickets.issue(expiring);
+  const sooner = await tickets.issue(expiring, clock.nowMs());
   expect(sooner.expiresInMs).toBe(10_000);
   clock.advance(9_999);
-  expect(await tickets.redeem((await tickets.issue(expiring)).ticket)).toEqual(expiring);
+  expect(await tickets.redeem((await tickets.issue(expiring, clock.nowMs())).ticket)).toEqual(expiring);
   clock.advance(1);
   expect(await tickets.redeem(sooner.ticket)).toBeNull();
   clock.advance(19_999);
   expect(await tickets.redeem(ticket)).toEqual(WHO);
-  const late = await tickets.issue(WHO);
+  const late = await tickets.issue(WHO, clock.nowMs());
   clock.advance(30_000);
   expect(await tickets.redeem(late.ticket)).toBeNull();
 });
 
 test('forged, cut, of another secret, or garbage', async () => {
   const { tickets, clock } = ticketsOf();
-  const { ticket } = await tickets.issue(WHO);
+  const { ticket } = await tickets.issue(WHO, clock.nowMs());
   const limits = { ticketLifetimeMs: 30_000, ticketsKeptMax: 3, ticketsPerActorMax: 50 };
   const other = new Tickets({ secret: `${SECRET}!`, limits, clock });
   const bad = [
-    (await other.issue(WHO)).ticket,
+    (await other.issue(WHO, clock.nowMs())).ticket,
     ticket.slice(0, -2),
     `${ticket}x`,
     'tgt_',
@@ -130,14 +140,14 @@ test('forged, cut, of another secret, or garbage', async () => {
 
 test('what is remembered of used ones is bounded, and forgotten with their time', async () => {
   const { clock, tickets } = ticketsOf();
-  const issued = await Promise.all(Array.from({ length: 4 }, () => tickets.issue(WHO)));
+  const issued = await Promise.all(Array.from({ length: 4 }, () => tickets.issue(WHO, clock.nowMs())));
   for (const { ticket } of issued.slice(0, 3)) expect(await tickets.redeem(ticket)).not.toBeNull();
   await expect(tickets.redeem(issued[3]!.ticket)).rejects.toMatchObject({
     code: 'sync.rate_limited',
     httpStatus: 503,
   });
   clock.advance(30_000);
-  const { ticket } = await tickets.issue(WHO);
+  const { ticket } = await tickets.issue(WHO, clock.nowMs());
   expect(await tickets.redeem(ticket)).toEqual(WHO);
   expect(await tickets.redeem(ticket)).toBeNull();
 });
